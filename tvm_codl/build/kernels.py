@@ -1,0 +1,224 @@
+"""All regions of one processor, compiled by one ``relay.build``.
+
+One build and not one for each region: equal operators in different regions are compiled once, and the passes that
+lay weights out (AlterOpLayout, FoldConstant) run once.  Regions share no value, so nothing fuses across them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relay
+
+from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value
+from tvm_codl.errors import UserError
+
+# LLVM 22 rejects TVM's debug information on vectors that common-subexpression elimination makes.
+PASS_CONFIG = {"tir.disable_cse_tir": True}
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What a kernel reads or writes: ``kind`` input, output, weight or scratch, and which of its region's."""
+
+    kind: str
+    index: int
+    shape: tuple[int, ...]
+    dtype: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One PrimFunc call of a region; ``function`` '' is a copy of the first operand to the second."""
+
+    function: str
+    operands: list[Operand]
+    outputs: int
+
+
+@dataclass(frozen=True)
+class CompiledRegion:
+    region: int
+    calls: list[Call]
+    scratch: list[int]
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """``library`` holds the functions; ``weights`` by name; ``regions`` in the processor's order."""
+
+    library: tvm.runtime.Module
+    weights: dict[str, np.ndarray]
+    regions: list[CompiledRegion]
+
+
+def memory_shape(root: Root, part: Value) -> tuple[int, ...]:
+    """The shape of a part as it lies in memory."""
+    shape = list(root.shape)
+    if part.axis >= 0:
+        shape[part.axis] = part.hi - part.lo
+    return tuple(shape[a] for a in root.permutation())
+
+
+def compile_regions(flow: Dataflow, processor: str, target: tvm.target.Target, mod_name: str) -> Kernels | None:
+    """Builds every region of ``processor``; ``None`` where there is none."""
+    chosen = [i for i, r in enumerate(flow.regions) if r.processor == processor]
+    if not chosen:
+        return None
+    params: list[relay.Var] = []
+    results: list[relay.Expr] = []
+    for index in chosen:
+        region = flow.regions[index]
+        given = []
+        for i, argument in enumerate(region.inputs):
+            root = flow.roots[argument.part.root]
+            shape = memory_shape(root, argument.part)
+            param = relay.var(f"r{index}_i{i}", shape=shape, dtype=root.dtype)
+            params.append(param)
+            given.append(_logical(param, root, argument))
+        body = relay.bind(region.function.body, dict(zip(region.function.params, given, strict=True)))
+        count = len(region.outputs)
+        parts = [body] if not isinstance(region.function.ret_type, tvm.ir.TupleType) else [body[i] for i in range(count)]
+        for part, value in zip(parts, region.outputs, strict=True):
+            order = flow.roots[value.root].permutation()
+            results.append(part if order == tuple(sorted(order)) else relay.transpose(part, order))
+    mod = tvm.IRModule.from_expr(relay.Function(params, relay.Tuple(results)))
+    mod = relay.transform.InferType()(mod)
+    with tvm.transform.PassContext(opt_level=3, config=PASS_CONFIG):
+        built = relay.build(mod, target=target, mod_name=mod_name)
+    weights = {name: value.numpy() for name, value in built.get_params().items()}
+    graph = json.loads(built.get_graph_json())
+    regions = _regions(graph, flow.regions, chosen, set(weights))
+    return Kernels(built.get_lib(), weights, regions)
+
+
+def _logical(param: relay.Var, root: Root, argument: Argument) -> relay.Expr:
+    """The region's view of a buffer part: axes put back in order, then the slice that the region takes."""
+    expr: relay.Expr = param
+    order = root.permutation()
+    if order != tuple(sorted(order)):
+        expr = relay.transpose(expr, [order.index(a) for a in range(len(order))])
+    if argument.crop is not None:
+        axis, lo, hi = argument.crop
+        expr = relay.strided_slice(expr, begin=[lo], end=[hi], strides=[1], axes=[axis])
+    return expr
+
+
+class _Graph:
+    """TVM's graph JSON, by entry.  An entry is one output of one node."""
+
+    def __init__(self, graph: dict[str, Any]) -> None:
+        self.nodes = graph["nodes"]
+        self.rows = graph["node_row_ptr"]
+        self.heads = [self.entry(h) for h in graph["heads"]]
+        attrs = graph["attrs"]
+        self.shape = [tuple(s) for s in attrs["shape"][1]]
+        self.dtype = attrs["dltype"][1]
+        self.storage = attrs["storage_id"][1]
+
+    def entry(self, reference: list[int]) -> int:
+        return int(self.rows[reference[0]]) + int(reference[1])
+
+    def inputs(self, node: int) -> list[int]:
+        return [self.entry(r) for r in self.nodes[node]["inputs"]]
+
+    def outputs(self, node: int) -> list[int]:
+        return list(range(self.rows[node], self.rows[node + 1]))
+
+    def is_call(self, node: int) -> bool:
+        return bool(self.nodes[node]["op"] == "tvm_op")
+
+    def function(self, node: int) -> str:
+        return str(self.nodes[node]["attrs"]["func_name"])
+
+    def bytes(self, entry: int) -> int:
+        bits = tvm.DataType(self.dtype[entry]).bits
+        return int(np.prod(self.shape[entry], dtype=np.int64)) * max(1, (bits + 7) // 8)
+
+
+def _regions(
+    graph_json: dict[str, Any], regions: list[Region], chosen: list[int], weights: set[str]
+) -> list[CompiledRegion]:
+    graph = _Graph(graph_json)
+    node_of = [n for n in range(len(graph.nodes)) for _ in graph.outputs(n)]
+    done = []
+    head = 0
+    for index in chosen:
+        heads = graph.heads[head : head + len(regions[index].outputs)]
+        head += len(heads)
+        done.append(_Compiled(graph, node_of, index, heads, weights).compiled())
+    return done
+
+
+class _Compiled:
+    """The calls behind one region's outputs, with every entry given its place."""
+
+    def __init__(self, graph: _Graph, node_of: list[int], index: int, heads: list[int], weights: set[str]) -> None:
+        self.graph, self.node_of, self.index, self.heads, self.weights = graph, node_of, index, heads, weights
+        wanted = {node_of[h] for h in heads}
+        for node in range(len(graph.nodes) - 1, -1, -1):
+            if node in wanted and graph.is_call(node):
+                wanted |= {node_of[e] for e in graph.inputs(node)}
+        self.calls = [n for n in sorted(wanted) if graph.is_call(n)]
+        # A reshape is no kernel: its result is its argument under another shape.
+        self.same = {}
+        for node in self.calls:
+            if graph.function(node) == "__nop":
+                (given,), (result,) = graph.inputs(node), graph.outputs(node)
+                self.same[result] = self.same.get(given, given)
+        self.output_of: dict[int, int] = {}
+        self.copies: list[tuple[int, int]] = []
+        for position, head in enumerate(heads):
+            origin = self.origin(head)
+            if origin in self.output_of or not graph.is_call(node_of[origin]):
+                self.copies.append((origin, position))
+            else:
+                self.output_of[origin] = position
+        self.scratch: dict[int, int] = {}
+
+    def origin(self, entry: int) -> int:
+        return self.same.get(entry, entry)
+
+    def operand(self, entry: int) -> Operand:
+        graph, origin = self.graph, self.origin(entry)
+        shape, dtype = graph.shape[entry], graph.dtype[entry]
+        if origin in self.output_of:
+            return Operand("output", self.output_of[origin], shape, dtype)
+        node = self.node_of[origin]
+        if not graph.is_call(node):
+            name = graph.nodes[node]["name"]
+            if name in self.weights:
+                return Operand("weight", 0, shape, dtype, name)
+            region, _, position = name.removeprefix("r").partition("_i")
+            if int(region) != self.index:
+                raise UserError("a region reads another region's input", name)
+            return Operand("input", int(position), shape, dtype)
+        storage = graph.storage[origin]
+        self.scratch[storage] = max(self.scratch.get(storage, 0), graph.bytes(origin))
+        return Operand("scratch", storage, shape, dtype)
+
+    def compiled(self) -> CompiledRegion:
+        calls = []
+        for node in self.calls:
+            if self.graph.function(node) == "__nop":
+                continue
+            results = self.graph.outputs(node)
+            operands = [self.operand(e) for e in [*self.graph.inputs(node), *results]]
+            calls.append(Call(self.graph.function(node), operands, len(results)))
+        for origin, position in self.copies:
+            source = self.operand(origin)
+            calls.append(Call("", [source, Operand("output", position, source.shape, source.dtype)], 1))
+        # Slots by falling size, so that regions of one processor can share them.
+        order = sorted(self.scratch, key=lambda s: (-self.scratch[s], s))
+        rank = {s: k for k, s in enumerate(order)}
+
+        def ranked(o: Operand) -> Operand:
+            return Operand("scratch", rank[o.index], o.shape, o.dtype) if o.kind == "scratch" else o
+
+        final = [Call(c.function, [ranked(o) for o in c.operands], c.outputs) for c in calls]
+        return CompiledRegion(self.index, final, [self.scratch[s] for s in order])

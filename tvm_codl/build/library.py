@@ -1,0 +1,121 @@
+"""A partitioned module becomes one shared library: CPU code, OpenCL kernels, split weights, and the program."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import tvm
+
+from tvm_codl.build import dataflow
+from tvm_codl.build.kernels import compile_regions
+from tvm_codl.build.program import write
+from tvm_codl.errors import UserError
+from tvm_codl.runtime import plugin
+
+
+class PortInfo(msgspec.Struct, frozen=True):
+    """A network input or output: the user's shape, and how an output lies in the library's memory.
+
+    ``order`` are the logical axes in memory order; ``crop`` is (axis, lo, hi) of the stored tensor, or empty.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    order: tuple[int, ...] = ()
+    crop: tuple[int, ...] = ()
+
+
+class RegionInfo(msgspec.Struct, frozen=True):
+    """One region: its processor, and the operators (by id) that it holds."""
+
+    name: str
+    processor: str
+    operators: str
+
+
+class About(msgspec.Struct, frozen=True):
+    """What a library says of itself; ``plan`` is the plan's JSON, ``build`` names versions and targets."""
+
+    inputs: tuple[PortInfo, ...]
+    outputs: tuple[PortInfo, ...]
+    regions: tuple[RegionInfo, ...]
+    build: dict[str, str]
+    plan: Any = None
+
+
+@dataclass(frozen=True)
+class Library:
+    """The built module and what it says of itself."""
+
+    module: tvm.runtime.Module
+    about: About
+
+    def export(self, path: Path, fcompile: Callable[..., Any] | None = None) -> Path:
+        """Writes one ``.so``; ``fcompile`` is ``ndk.create_shared`` for a phone, the host's compiler by default.
+
+        The file appears whole or not at all.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".building-") as folder:
+            partial = Path(folder) / f"{path.stem}.so"
+            try:
+                self.module.export_library(str(partial), fcompile=fcompile)
+            except (RuntimeError, OSError) as error:
+                raise UserError(
+                    f"linking {path.name} failed", str(error).strip()[-500:], "tvm-codl doctor (is a compiler installed?)"
+                ) from error
+            os.replace(partial, path)
+        return path
+
+
+def build(
+    partitioned: tvm.IRModule,
+    cpu: tvm.target.Target,
+    gpu: tvm.target.Target,
+    plan: Any = None,
+    output_names: tuple[str, ...] = (),
+) -> Library:
+    """Compiles the result of ``PartitionCoExecution``.  Weights are split, packed and stored; nothing is left to do at load.
+
+    Raises :class:`UserError` where the module breaks the partition's contract.
+    """
+    plugin.load()
+    flow = dataflow.read(partitioned)
+    kernels = {}
+    for processor, target in (("cpu", cpu), ("gpu", gpu)):
+        host = tvm.target.Target(target, host=cpu)
+        built = compile_regions(flow, processor, host, f"codl_{processor}")
+        if built is not None:
+            kernels[processor] = built
+    about = About(
+        tuple(PortInfo(n, flow.roots[v.root].shape, flow.roots[v.root].dtype) for n, v in flow.inputs),
+        tuple(_output(flow, i, output_names) for i in range(len(flow.outputs))),
+        tuple(RegionInfo(r.name, r.processor, r.operators) for r in flow.regions),
+        {"tvm": tvm.__version__, "cpu": str(cpu), "gpu": str(gpu)},
+        plan,
+    )
+    weights = [(f"{p}:{name}", value) for p, k in kernels.items() for name, value in k.weights.items()]
+    arguments = [x for name, value in weights for x in (name, tvm.nd.array(value))]
+    create = tvm.get_global_func("codl.create_library")
+    root = create(json.dumps(write(flow, kernels)), msgspec.json.encode(about).decode(), len(weights), *arguments)
+    for built in kernels.values():
+        root.import_module(built.library)
+    return Library(root, about)
+
+
+def _output(flow: dataflow.Dataflow, index: int, names: tuple[str, ...]) -> PortInfo:
+    argument = flow.outputs[index]
+    root = flow.roots[argument.part.root]
+    stored = list(root.shape)
+    if argument.part.axis >= 0:
+        stored[argument.part.axis] = argument.part.hi - argument.part.lo
+    name = names[index] if index < len(names) else f"output{index}"
+    return PortInfo(name, tuple(stored), root.dtype, root.permutation(), tuple(argument.crop or ()))

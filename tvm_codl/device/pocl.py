@@ -1,0 +1,82 @@
+"""pip's PoCL, and how to make it run on a processor newer than itself.
+
+``pocl-binary-distribution`` carries LLVM 14.  On a processor that LLVM 14 does not know, it calls the processor
+``generic``, which its own clang rejects for x86 ("unknown target CPU 'generic'"), so that no kernel builds.  The
+remedy is a private copy of the library in which that one fallback name is replaced by a processor whose instructions
+this machine has.  The installed package stays as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import tempfile
+from pathlib import Path
+
+FALLBACK = b"\x00 generic\x00"
+# The name must match the variant of PoCL's kernel library, which PoCL picks by the same features.
+NAMES = (
+    (b"skx", {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}),
+    (b"haswell", {"avx2", "fma", "bmi2", "f16c"}),
+)
+
+
+def packaged() -> Path | None:
+    """The PoCL library that pip installed, if any."""
+    for name in ("pyopencl", "pocl_binary_distribution"):
+        spec = importlib.util.find_spec(name)
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            for path in sorted(Path(folder, ".libs").glob("libpocl*.so*")):
+                return path
+    return None
+
+
+def packaged_loader() -> Path | None:
+    """The OpenCL ICD loader that pip's ``pyopencl`` carries."""
+    spec = importlib.util.find_spec("pyopencl")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        for path in sorted(Path(folder, ".libs").glob("libOpenCL*.so*")):
+            return path
+    return None
+
+
+def host_features() -> set[str]:
+    """The instruction-set flags that Linux reports for this machine's processor."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("flags"):
+            return set(line.split(":", 1)[1].split())
+    return set()
+
+
+def processor_name(features: set[str]) -> bytes:
+    """A processor name that LLVM 14 knows and whose instructions are among ``features``."""
+    return next((name for name, needed in NAMES if needed <= features), b"x86-64")
+
+
+def mended(library: Path, cache: Path) -> Path:
+    """A copy of ``library`` under ``cache`` that names a known processor; made once, found again later.
+
+    Raises ``ValueError`` where the library does not hold the fallback name exactly once.
+    """
+    name = processor_name(host_features())
+    content = library.read_bytes()
+    if content.count(FALLBACK) != 1:
+        raise ValueError(f"{library} holds the processor name {FALLBACK!r} {content.count(FALLBACK)} times, not once")
+    key = hashlib.sha256(content[:4096] + str(len(content)).encode() + name).hexdigest()[:12]
+    # PoCL finds its kernel library, and the loader its hwloc, relative to the library's own folder.
+    home = cache / f"pocl-{name.decode()}-{key}"
+    copy = home / "pyopencl" / ".libs" / library.name
+    if not copy.exists():
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        replacement = (b"\x00 " + name).ljust(len(FALLBACK), b"\x00")
+        with tempfile.NamedTemporaryFile(dir=copy.parent, delete=False) as partial:
+            partial.write(content.replace(FALLBACK, replacement))
+        os.replace(partial.name, copy)
+    link = home / "pocl_binary_distribution"
+    target = library.parent.parent.parent / "pocl_binary_distribution"
+    if link.resolve() != target.resolve():
+        fresh = home / f".link-{os.getpid()}"
+        fresh.symlink_to(target)
+        os.replace(fresh, link)
+    return copy

@@ -1,0 +1,49 @@
+// OpenCL objects owned by a scope, and the check of every call's status.
+#ifndef TVM_CODL_COEXEC_CL_HANDLE_H_
+#define TVM_CODL_COEXEC_CL_HANDLE_H_
+
+#include <CL/cl.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace tvm_codl {
+
+inline void Check(cl_int status, const char* what) {
+  if (status != CL_SUCCESS) throw std::runtime_error(std::string(what) + " failed with OpenCL error " + std::to_string(status));
+}
+
+template <typename T, cl_int(CL_API_CALL* Release)(T)>
+class ClHandle {
+ public:
+  ClHandle() = default;
+  explicit ClHandle(T object) : object_(object) {}
+  ~ClHandle() { reset(); }
+  ClHandle(ClHandle&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  ClHandle& operator=(ClHandle&& other) noexcept {
+    if (this != &other) {
+      reset();
+      object_ = std::exchange(other.object_, nullptr);
+    }
+    return *this;
+  }
+  T get() const { return object_; }
+  explicit operator bool() const { return object_ != nullptr; }
+  void reset(T object = nullptr) {
+    if (object_ != nullptr) Release(object_);
+    object_ = object;
+  }
+
+ private:
+  T object_ = nullptr;
+};
+
+using Mem = ClHandle<cl_mem, clReleaseMemObject>;
+using Kernel = ClHandle<cl_kernel, clReleaseKernel>;
+using Queue = ClHandle<cl_command_queue, clReleaseCommandQueue>;
+using Event = ClHandle<cl_event, clReleaseEvent>;
+
+}  // namespace tvm_codl
+
+#endif  // TVM_CODL_COEXEC_CL_HANDLE_H_

@@ -1,0 +1,213 @@
+#include "executor.h"
+
+#include <opencl_common.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+namespace tvm_codl {
+
+using tvm::runtime::Module;
+using tvm::runtime::NDArray;
+
+namespace {
+
+OpenCLDevice FindDevice(int id) {
+  auto* workspace = tvm::runtime::cl::OpenCLWorkspace::Global();
+  workspace->Init();
+  if (id < 0 || static_cast<size_t>(id) >= workspace->devices.size()) {
+    throw std::runtime_error("there is no OpenCL device " + std::to_string(id));
+  }
+  OpenCLDevice device;
+  device.device = workspace->devices[static_cast<size_t>(id)];
+  device.context = workspace->contexts[workspace->device_to_platform[device.device]];
+  device.id = id;
+  return device;
+}
+
+std::string Describe(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i != 0 ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+void CheckPort(const Port& port, const DLTensor& data) {
+  const std::vector<int64_t> shape(data.shape, data.shape + data.ndim);
+  if (shape != port.view.shape) {
+    throw std::runtime_error(port.name + " has shape " + Describe(port.view.shape) + ", not " + Describe(shape));
+  }
+  const DLDataType& want = port.view.dtype;
+  if (data.dtype.code != want.code || data.dtype.bits != want.bits || data.dtype.lanes != want.lanes) {
+    throw std::runtime_error(port.name + " has type " + tvm::runtime::DLDataType2String(want) + ", not " +
+                             tvm::runtime::DLDataType2String(data.dtype));
+  }
+  if (data.device.device_type != kDLCPU) throw std::runtime_error(port.name + " must come from CPU memory");
+  int64_t stride = 1;
+  for (int i = data.ndim - 1; data.strides != nullptr && i >= 0; --i) {
+    if (data.shape[i] != 1 && data.strides[i] != stride) throw std::runtime_error(port.name + " must be compact");
+    stride *= data.shape[i];
+  }
+}
+
+}  // namespace
+
+Executor::Executor(std::shared_ptr<const Program> program, const Weights& weights, std::vector<Module> libraries,
+                   int device_id, const std::string& sharing)
+    : program_(std::move(program)), libraries_(std::move(libraries)) {
+  OpenCLDevice device;
+  Sharing chosen = Sharing::kSvm;
+  if (!program_->gpu.empty()) {
+    device = FindDevice(device_id);
+    chosen = ChooseSharing(device, sharing);
+  }
+  memory_ = std::make_unique<Memory>(*program_, device, chosen);
+  if (device.context != nullptr) gpu_ = std::make_unique<GpuList>(*program_, libraries_, device, memory_.get());
+  for (const Weight& weight : program_->weights) {
+    auto it = std::find_if(weights.begin(), weights.end(), [&](const auto& w) { return w.first == weight.name; });
+    if (it == weights.end()) throw std::runtime_error("the library lacks the weight " + weight.name);
+    const auto bytes = static_cast<int64_t>(tvm::runtime::GetDataSize(*it->second.operator->()));
+    if (bytes > program_->buffers[static_cast<size_t>(weight.buffer)].bytes) {
+      throw std::runtime_error("the weight " + weight.name + " is larger than its buffer");
+    }
+    memory_->Upload(gpu_ ? gpu_->queue() : nullptr, weight.buffer, it->second->data, static_cast<size_t>(bytes));
+  }
+  if (gpu_) memory_->EndRun(gpu_->queue());
+  for (const Step& step : program_->cpu) {
+    std::unique_ptr<PreparedCall> call;
+    if (step.what == Do::kCall) {
+      call = std::make_unique<PreparedCall>(FindFunction(libraries_, step.function), step, *memory_);
+      cpu_copied_ += call->copied_bytes();
+    } else if (step.what == Do::kCopy) {
+      cpu_copied_ += step.args[0].bytes;
+    }
+    calls_.push_back(std::move(call));
+  }
+}
+
+void Executor::SetInput(int index, const DLTensor& data) {
+  std::lock_guard<std::mutex> lock(running_);
+  const Port& port = program_->inputs.at(static_cast<size_t>(index));
+  CheckPort(port, data);
+  std::memcpy(memory_->Host(port.view), static_cast<const uint8_t*>(data.data) + data.byte_offset,
+              static_cast<size_t>(port.view.bytes));
+}
+
+void Executor::GetOutput(int index, DLTensor* data) const {
+  const Port& port = program_->outputs.at(static_cast<size_t>(index));
+  CheckPort(port, *data);
+  std::memcpy(static_cast<uint8_t*>(data->data) + data->byte_offset, memory_->Host(port.view),
+              static_cast<size_t>(port.view.bytes));
+}
+
+void Executor::RunCpuStep(size_t index) {
+  const Step& step = program_->cpu[index];
+  switch (step.what) {
+    case Do::kCall:
+      calls_[index]->Run();
+      return;
+    case Do::kCopy:
+      std::memcpy(memory_->Host(step.args[1]), memory_->Host(step.args[0]), static_cast<size_t>(step.args[0].bytes));
+      return;
+    case Do::kWait:
+      gpu_->Wait(step.event, spin_us);
+      return;
+    case Do::kSignal:
+      if (gpu_) gpu_->Signal(step.event);
+      return;
+    default:
+      return;
+  }
+}
+
+void Executor::RunOnce(std::vector<Span>* spans) {
+  const auto& steps = program_->cpu;
+  try {
+    if (gpu_) gpu_->Begin(spans != nullptr);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      if (gpu_) gpu_->Feed(program_->feed_until[i]);
+      if (spans == nullptr) {
+        RunCpuStep(i);
+        continue;
+      }
+      Span span;
+      span.start = HostNow();
+      RunCpuStep(i);
+      span.end = HostNow();
+      span.region = steps[i].region;
+      span.step = static_cast<int>(i);
+      if (steps[i].what == Do::kSignal) continue;
+      span.kind = steps[i].what == Do::kCall ? Kind::kKernel : steps[i].what == Do::kWait ? Kind::kWait : Kind::kShare;
+      spans->push_back(span);
+    }
+    if (gpu_) {
+      gpu_->Feed(program_->feed_until[steps.size()]);
+      const int64_t start = HostNow();
+      gpu_->Finish(spin_us);
+      if (spans != nullptr && !steps.empty()) {
+        Span span;
+        span.start = start;
+        span.end = HostNow();
+        span.step = static_cast<int>(steps.size());
+        span.kind = Kind::kWait;
+        spans->push_back(span);
+      }
+    }
+  } catch (...) {
+    if (gpu_) gpu_->Abandon();
+    throw;
+  }
+  copied_bytes_ = cpu_copied_ + (gpu_ ? gpu_->copied_bytes() : 0);
+}
+
+void Executor::Run() {
+  std::lock_guard<std::mutex> lock(running_);
+  RunOnce(nullptr);
+}
+
+std::vector<double> Executor::Benchmark(int number, int repeat) {
+  std::lock_guard<std::mutex> lock(running_);
+  std::vector<double> samples;
+  for (int r = 0; r < repeat; ++r) {
+    const int64_t start = HostNow();
+    for (int i = 0; i < number; ++i) RunOnce(nullptr);
+    samples.push_back(static_cast<double>(HostNow() - start) / number / 1e6);
+  }
+  return samples;
+}
+
+std::vector<double> Executor::TimeRegion(int region, int repeat, double min_ms) {
+  std::lock_guard<std::mutex> lock(running_);
+  if (region < 0 || static_cast<size_t>(region) >= program_->regions.size()) {
+    throw std::runtime_error("there is no region " + std::to_string(region));
+  }
+  const bool on_gpu = program_->regions[static_cast<size_t>(region)].processor == Processor::kGpu;
+  auto once = [&](int number) -> int64_t {
+    if (on_gpu) return gpu_->TimeRegion(region, number, spin_us);
+    const int64_t start = HostNow();
+    for (int n = 0; n < number; ++n) {
+      for (size_t i = 0; i < program_->cpu.size(); ++i) {
+        if (program_->cpu[i].region == region && program_->cpu[i].what <= Do::kCopy) RunCpuStep(i);
+      }
+    }
+    return HostNow() - start;
+  };
+  once(1);  // compiles kernels, touches memory
+  const auto wanted = static_cast<int64_t>(min_ms * 1e6);
+  const int64_t one = std::max<int64_t>(once(1), 1);
+  const int number = static_cast<int>(std::clamp<int64_t>(wanted / one, 1, 64));
+  std::vector<double> samples;
+  for (int r = 0; r < repeat; ++r) samples.push_back(static_cast<double>(once(number)) / number / 1e6);
+  return samples;
+}
+
+std::vector<Span> Executor::Timeline() {
+  std::lock_guard<std::mutex> lock(running_);
+  std::vector<Span> spans;
+  spans.reserve(program_->cpu.size() + 4 * program_->gpu.size() + 8);
+  RunOnce(&spans);
+  if (gpu_) gpu_->Collect(&spans);
+  return spans;
+}
+
+}  // namespace tvm_codl

@@ -1,0 +1,64 @@
+// One network, ready to run on both processors.
+#ifndef TVM_CODL_COEXEC_EXECUTOR_H_
+#define TVM_CODL_COEXEC_EXECUTOR_H_
+
+#include <tvm/runtime/module.h>
+#include <tvm/runtime/ndarray.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cpu_list.h"
+#include "gpu_list.h"
+#include "memory.h"
+#include "program.h"
+#include "timeline.h"
+
+namespace tvm_codl {
+
+using Weights = std::vector<std::pair<std::string, tvm::runtime::NDArray>>;
+
+class Executor {
+ public:
+  // `sharing` as in ChooseSharing.  The libraries hold the program's functions.
+  // Throws std::runtime_error for a weight or function that is missing, or a device that is not there.
+  Executor(std::shared_ptr<const Program> program, const Weights& weights,
+           std::vector<tvm::runtime::Module> libraries, int device_id, const std::string& sharing);
+
+  // `data` is a compact tensor of the port's shape and type; throws std::runtime_error where it is not.
+  void SetInput(int index, const DLTensor& data);
+  void GetOutput(int index, DLTensor* data) const;
+  void Run();
+
+  // `repeat` samples of the mean of `number` runs, in milliseconds.
+  std::vector<double> Benchmark(int number, int repeat);
+  // The same for one region alone on its processor, without waits; each sample lasts at least `min_ms`.
+  std::vector<double> TimeRegion(int region, int repeat, double min_ms);
+  // One run in which everything is timed.
+  std::vector<Span> Timeline();
+
+  int64_t copied_bytes() const { return copied_bytes_; }
+  Sharing sharing() const { return memory_->sharing(); }
+  const Program& program() const { return *program_; }
+  int spin_us = 200;
+
+ private:
+  void RunOnce(std::vector<Span>* spans);
+  void RunCpuStep(size_t index);
+
+  std::shared_ptr<const Program> program_;
+  std::vector<tvm::runtime::Module> libraries_;
+  std::unique_ptr<Memory> memory_;
+  std::vector<std::unique_ptr<PreparedCall>> calls_;  // by CPU step; null for steps that are no calls
+  std::unique_ptr<GpuList> gpu_;
+  int64_t cpu_copied_ = 0;
+  int64_t copied_bytes_ = 0;
+  std::mutex running_;
+};
+
+}  // namespace tvm_codl
+
+#endif  // TVM_CODL_COEXEC_EXECUTOR_H_

@@ -1,0 +1,109 @@
+// The GPU's steps as commands that are replayed: kernels with their arguments set, copies, transfers, waits, signals.
+#ifndef TVM_CODL_COEXEC_GPU_LIST_H_
+#define TVM_CODL_COEXEC_GPU_LIST_H_
+
+#include <tvm/runtime/module.h>
+
+#include <array>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "cl_handle.h"
+#include "memory.h"
+#include "program.h"
+#include "timeline.h"
+
+namespace tvm_codl {
+
+class GpuList {
+ public:
+  // Calls every function of the list once, recording its launches.  Throws where a kernel does not build.
+  GpuList(const Program& program, const std::vector<tvm::runtime::Module>& libraries, OpenCLDevice device,
+          Memory* memory);
+
+  // Enqueues steps [fed, until) and flushes.  `profile` uses the queue with profiling and keeps every event.
+  void Feed(size_t until);
+  void Begin(bool profile);
+  // The CPU's side of the events.
+  void Signal(int event);
+  void Wait(int event, int spin_us);
+  // Waits for everything that was enqueued.
+  void Finish(int spin_us);
+  // Gives up a run that failed half-way: releases what the GPU may still wait for, then waits for it.
+  void Abandon() noexcept;
+
+  // One region alone, `number` times over; returns its time in ns.
+  int64_t TimeRegion(int region, int number, int spin_us);
+
+  int64_t copied_bytes() const { return copied_bytes_; }
+  cl_command_queue queue() const { return profiling_ ? profiled_.get() : plain_.get(); }
+  // After a profiled run: its spans, in the host's clock.
+  void Collect(std::vector<Span>* spans) const;
+
+ private:
+  struct Launch {
+    Kernel kernel;
+    cl_uint dims = 0;
+    std::array<size_t, 3> global{};
+    std::array<size_t, 3> local{};
+  };
+  // One end of a copy: shared virtual memory, or a place in a buffer.
+  struct Place {
+    cl_mem mem = nullptr;
+    size_t offset = 0;
+    void* svm = nullptr;
+  };
+  struct Copy {
+    Place from, to;
+    size_t bytes = 0;
+    bool counted = true;  // a kernel-like copy that the network asks for is none of sharing's
+  };
+  struct Command {
+    enum class Type { kLaunch, kCopy, kTransfer, kWait, kSignal } type;
+    size_t index = 0;  // of launches_, copies_; or the event
+    size_t step = 0;
+  };
+
+  void Compile(size_t step, const std::vector<tvm::runtime::Module>& libraries);
+  void Record(size_t step, const tvm::runtime::PackedFunc& function);
+  cl_mem Scratch(cl_mem pooled);
+  Place PlaceOf(const View& view) const;
+  void EnqueueCopy(const Copy& copy, cl_uint waits, const cl_event* wait_list, cl_event* done);
+  void Enqueue(const Command& command, cl_event* done);
+  void WaitFor(cl_event event, int spin_us) const;
+  void CalibrateClock();
+
+  const Program& program_;
+  OpenCLDevice device_;
+  Memory* memory_;
+  Queue plain_;
+  Queue profiled_;
+  std::vector<Launch> launches_;
+  std::vector<Copy> copies_;
+  std::vector<Mem> scratch_;
+  std::map<std::pair<cl_mem, size_t>, cl_mem> scratch_of_;
+  std::vector<Command> commands_;
+  std::vector<size_t> command_end_;  // by step: one past its last command
+
+  // State of one run.
+  bool profiling_ = false;
+  size_t fed_steps_ = 0;
+  size_t fed_commands_ = 0;
+  cl_event pending_wait_ = nullptr;
+  std::vector<Event> cpu_events_;  // user events that the CPU sets
+  std::vector<char> cpu_signalled_;
+  std::vector<Event> gpu_events_;
+  std::vector<size_t> gpu_signal_at_;  // by event: the command that completes it
+  std::vector<Event> throttle_;        // every so many commands, to bound the queue
+  Event last_;
+  std::vector<std::pair<size_t, Event>> profile_;  // command, event
+  int64_t copied_bytes_ = 0;
+  int64_t clock_offset_ = 0;  // host minus device, ns
+  size_t since_throttle_ = 0;
+  size_t throttle_next_ = 0;
+};
+
+}  // namespace tvm_codl
+
+#endif  // TVM_CODL_COEXEC_GPU_LIST_H_

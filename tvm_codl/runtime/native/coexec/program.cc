@@ -1,0 +1,250 @@
+#include "program.h"
+
+#include <picojson.h>
+
+#include <limits>
+#include <map>
+#include <stdexcept>
+
+namespace tvm_codl {
+
+namespace {
+
+constexpr int64_t kLargestBuffer = int64_t{1} << 36;
+// How many CPU signals ahead of the CPU the GPU list is enqueued: one segment that runs, one that waits behind it.
+constexpr size_t kSignalsAhead = 2;
+
+[[noreturn]] void Fail(const std::string& what) {
+  throw std::runtime_error("the library's co-execution program is damaged: " + what);
+}
+
+const picojson::value& Field(const picojson::object& object, const char* name) {
+  auto it = object.find(name);
+  if (it == object.end()) Fail(std::string("no field ") + name);
+  return it->second;
+}
+
+const picojson::array& Array(const picojson::value& value, const char* what) {
+  if (!value.is<picojson::array>()) Fail(std::string(what) + " is no list");
+  return value.get<picojson::array>();
+}
+
+const picojson::object& Object(const picojson::value& value, const char* what) {
+  if (!value.is<picojson::object>()) Fail(std::string(what) + " is no object");
+  return value.get<picojson::object>();
+}
+
+const std::string& String(const picojson::value& value, const char* what) {
+  if (!value.is<std::string>()) Fail(std::string(what) + " is no string");
+  return value.get<std::string>();
+}
+
+int64_t Integer(const picojson::value& value, const char* what, int64_t low, int64_t high) {
+  if (!value.is<double>()) Fail(std::string(what) + " is no number");
+  const double number = value.get<double>();
+  if (!(number >= static_cast<double>(low) && number <= static_cast<double>(high)) ||
+      number != static_cast<double>(static_cast<int64_t>(number))) {
+    Fail(std::string(what) + " is out of range");
+  }
+  return static_cast<int64_t>(number);
+}
+
+DLDataType Dtype(const std::string& name) {
+  static const std::map<std::string, DLDataType> known = {
+      {"float32", {kDLFloat, 32, 1}}, {"float16", {kDLFloat, 16, 1}}, {"float64", {kDLFloat, 64, 1}},
+      {"int64", {kDLInt, 64, 1}},     {"int32", {kDLInt, 32, 1}},     {"int16", {kDLInt, 16, 1}},
+      {"int8", {kDLInt, 8, 1}},       {"uint8", {kDLUInt, 8, 1}},     {"uint32", {kDLUInt, 32, 1}},
+      {"bool", {kDLUInt, 1, 1}}};
+  auto it = known.find(name);
+  if (it == known.end()) Fail("unknown type " + name);
+  return it->second;
+}
+
+class Parser {
+ public:
+  Program Read(const std::string& json) {
+    picojson::value root;
+    const std::string error = picojson::parse(root, json);
+    if (!error.empty()) Fail("not JSON: " + error);
+    const auto& object = Object(root, "program");
+    if (Integer(Field(object, "format"), "format", 0, 1 << 20) != 1) {
+      Fail("its format is not the one that this runtime reads; rebuild the library");
+    }
+    for (const auto& value : Array(Field(object, "buffers"), "buffers")) ReadBuffer(Object(value, "buffer"));
+    program_.events = static_cast<int>(Integer(Field(object, "events"), "events", 0, 1 << 20));
+    for (const auto& value : Array(Field(object, "weights"), "weights")) {
+      const auto& pair = Object(value, "weight");
+      program_.weights.push_back({BufferIndex(Field(pair, "buffer")), String(Field(pair, "name"), "weight name")});
+    }
+    for (const auto& value : Array(Field(object, "regions"), "regions")) {
+      const auto& region = Object(value, "region");
+      const bool gpu = String(Field(region, "processor"), "processor") == "gpu";
+      program_.regions.push_back({String(Field(region, "name"), "region name"),
+                                  gpu ? Processor::kGpu : Processor::kCpu});
+    }
+    ReadList(Array(Field(object, "cpu"), "cpu"), Processor::kCpu, &program_.cpu);
+    ReadList(Array(Field(object, "gpu"), "gpu"), Processor::kGpu, &program_.gpu);
+    ReadPorts(Array(Field(object, "inputs"), "inputs"), &program_.inputs);
+    ReadPorts(Array(Field(object, "outputs"), "outputs"), &program_.outputs);
+    PlanFeeding();
+    return std::move(program_);
+  }
+
+ private:
+  void ReadBuffer(const picojson::object& object) {
+    Buffer buffer;
+    buffer.bytes = Integer(Field(object, "bytes"), "bytes", 1, kLargestBuffer);
+    const std::string& space = String(Field(object, "space"), "space");
+    if (space == "cpu") {
+      buffer.space = Space::kCpu;
+    } else if (space == "gpu") {
+      buffer.space = Space::kGpu;
+    } else if (space == "shared") {
+      buffer.space = Space::kShared;
+    } else {
+      Fail("unknown space " + space);
+    }
+    program_.buffers.push_back(buffer);
+  }
+
+  int BufferIndex(const picojson::value& value) {
+    return static_cast<int>(Integer(value, "buffer", 0, static_cast<int64_t>(program_.buffers.size()) - 1));
+  }
+
+  View ReadView(const picojson::value& value) {
+    const auto& object = Object(value, "view");
+    View view;
+    view.buffer = BufferIndex(Field(object, "buffer"));
+    const int64_t room = program_.buffers[static_cast<size_t>(view.buffer)].bytes;
+    view.offset = Integer(Field(object, "offset"), "offset", 0, room);
+    view.dtype = Dtype(String(Field(object, "dtype"), "dtype"));
+    int64_t elements = 1;
+    for (const auto& extent : Array(Field(object, "shape"), "shape")) {
+      const int64_t size = Integer(extent, "extent", 1, kLargestBuffer);
+      if (elements > kLargestBuffer / size) Fail("a view larger than any buffer");
+      elements *= size;
+      view.shape.push_back(size);
+    }
+    view.bytes = elements * ((view.dtype.bits + 7) / 8);
+    if (view.bytes > room - view.offset) Fail("a view past the end of its buffer");
+    return view;
+  }
+
+  View ReadViewFor(const picojson::value& value, Processor processor) {
+    View view = ReadView(value);
+    const Space space = program_.buffers[static_cast<size_t>(view.buffer)].space;
+    if (space == (processor == Processor::kCpu ? Space::kGpu : Space::kCpu)) {
+      Fail("a step on a buffer of the other processor");
+    }
+    return view;
+  }
+
+  void ReadList(const picojson::array& list, Processor processor, std::vector<Step>* steps) {
+    for (const auto& value : list) {
+      const auto& object = Object(value, "step");
+      const std::string& what = String(Field(object, "do"), "do");
+      Step step;
+      if (object.count("region") != 0) {
+        step.region = static_cast<int>(
+            Integer(Field(object, "region"), "region", 0, static_cast<int64_t>(program_.regions.size()) - 1));
+        if (program_.regions[static_cast<size_t>(step.region)].processor != processor) {
+          Fail("a region's step stands in the other processor's list");
+        }
+      }
+      if (what == "wait" || what == "signal") {
+        step.what = what == "wait" ? Do::kWait : Do::kSignal;
+        step.event = static_cast<int>(Integer(Field(object, "event"), "event", 0, program_.events - 1));
+      } else if (what == "call") {
+        step.what = Do::kCall;
+        step.function = String(Field(object, "function"), "function");
+        for (const auto& arg : Array(Field(object, "args"), "args")) step.args.push_back(ReadViewFor(arg, processor));
+        step.outputs = static_cast<int>(
+            Integer(Field(object, "outputs"), "outputs", 0, static_cast<int64_t>(step.args.size())));
+      } else if (what == "copy") {
+        step.what = Do::kCopy;
+        step.args = {ReadViewFor(Field(object, "from"), processor), ReadViewFor(Field(object, "to"), processor)};
+        if (step.args[0].bytes != step.args[1].bytes) Fail("a copy between different sizes");
+      } else if ((what == "to_gpu" || what == "to_cpu") && processor == Processor::kGpu) {
+        step.what = what == "to_gpu" ? Do::kToGpu : Do::kToCpu;
+        step.args = {ReadView(Field(object, "view"))};
+        if (program_.buffers[static_cast<size_t>(step.args[0].buffer)].space != Space::kShared) {
+          Fail("a transfer of a buffer that is not shared");
+        }
+      } else {
+        Fail("unknown step " + what);
+      }
+      steps->push_back(std::move(step));
+    }
+  }
+
+  void ReadPorts(const picojson::array& list, std::vector<Port>* ports) {
+    for (const auto& value : list) {
+      const auto& object = Object(value, "port");
+      Port port{String(Field(object, "name"), "port name"), ReadView(Field(object, "view"))};
+      if (program_.buffers[static_cast<size_t>(port.view.buffer)].space == Space::kGpu) {
+        Fail("an input or output that the CPU cannot reach");
+      }
+      ports->push_back(std::move(port));
+    }
+  }
+
+  // Runs both lists in thought: every wait must find its signal, and the feeding limits follow from the order.
+  void PlanFeeding() {
+    constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
+    std::vector<size_t> cpu_signal(static_cast<size_t>(program_.events), kNowhere);
+    std::vector<size_t> gpu_signal(static_cast<size_t>(program_.events), kNowhere);
+    auto note = [](const std::vector<Step>& steps, std::vector<size_t>* where) {
+      for (size_t i = 0; i < steps.size(); ++i) {
+        if (steps[i].what != Do::kSignal) continue;
+        auto& slot = (*where)[static_cast<size_t>(steps[i].event)];
+        if (slot != kNowhere) Fail("an event signalled twice");
+        slot = i;
+      }
+    };
+    note(program_.cpu, &cpu_signal);
+    note(program_.gpu, &gpu_signal);
+
+    // The GPU list may be enqueued up to the first wait for a CPU signal that lies more than kSignalsAhead ahead.
+    std::vector<size_t> signals_before(program_.cpu.size() + 1, 0);
+    for (size_t i = 0; i < program_.cpu.size(); ++i) {
+      signals_before[i + 1] = signals_before[i] + (program_.cpu[i].what == Do::kSignal ? 1 : 0);
+    }
+    program_.feed_until.assign(program_.cpu.size() + 1, program_.gpu.size());
+    size_t reach = 0;
+    for (size_t i = 0; i <= program_.cpu.size(); ++i) {
+      while (reach < program_.gpu.size()) {
+        const Step& step = program_.gpu[reach];
+        if (step.what == Do::kWait) {
+          const size_t at = cpu_signal[static_cast<size_t>(step.event)];
+          if (at == kNowhere) Fail("the GPU list waits for an event that nobody signals");
+          if (signals_before[at] >= signals_before[i] + kSignalsAhead) break;
+        }
+        ++reach;
+      }
+      program_.feed_until[i] = reach;
+      if (i == program_.cpu.size()) break;
+      const Step& step = program_.cpu[i];
+      if (step.what == Do::kWait) {
+        const size_t at = gpu_signal[static_cast<size_t>(step.event)];
+        if (at == kNowhere) Fail("the CPU list waits for an event that nobody signals");
+        // Everything up to that signal must be enqueued, and must not itself wait for a later CPU signal.
+        for (size_t j = 0; j <= at; ++j) {
+          const Step& before = program_.gpu[j];
+          if (before.what == Do::kWait && cpu_signal[static_cast<size_t>(before.event)] >= i) {
+            Fail("the two lists wait for each other");
+          }
+        }
+        reach = std::max(reach, at + 1);
+        program_.feed_until[i] = reach;
+      }
+    }
+  }
+
+  Program program_;
+};
+
+}  // namespace
+
+Program Program::Parse(const std::string& json) { return Parser().Read(json); }
+
+}  // namespace tvm_codl

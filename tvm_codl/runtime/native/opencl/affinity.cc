@@ -1,0 +1,27 @@
+#include "affinity.h"
+
+#include <cstdlib>
+
+namespace tvm_codl {
+
+ScopedAffinity::ScopedAffinity(const char* cores) {
+  if (cores == nullptr || *cores == '\0') return;
+  cpu_set_t wanted;
+  CPU_ZERO(&wanted);
+  for (const char* at = cores; *at != '\0';) {
+    char* end = nullptr;
+    const long core = std::strtol(at, &end, 10);
+    if (end == at || core < 0 || core >= CPU_SETSIZE) return;
+    CPU_SET(static_cast<size_t>(core), &wanted);
+    at = *end == ',' ? end + 1 : end;
+    if (*end != ',' && *end != '\0') return;
+  }
+  if (sched_getaffinity(0, sizeof(before_), &before_) != 0) return;
+  changed_ = sched_setaffinity(0, sizeof(wanted), &wanted) == 0;
+}
+
+ScopedAffinity::~ScopedAffinity() {
+  if (changed_) sched_setaffinity(0, sizeof(before_), &before_);
+}
+
+}  // namespace tvm_codl

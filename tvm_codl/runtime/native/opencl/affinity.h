@@ -1,0 +1,24 @@
+// Which cores a thread may run on, for the length of a scope.
+#ifndef TVM_CODL_OPENCL_AFFINITY_H_
+#define TVM_CODL_OPENCL_AFFINITY_H_
+
+#include <sched.h>
+
+namespace tvm_codl {
+
+class ScopedAffinity {
+ public:
+  // `cores` is a comma-separated list ("1" or "2,3"); null, empty or malformed leaves the affinity alone.
+  explicit ScopedAffinity(const char* cores);
+  ~ScopedAffinity();
+  ScopedAffinity(const ScopedAffinity&) = delete;
+  ScopedAffinity& operator=(const ScopedAffinity&) = delete;
+
+ private:
+  cpu_set_t before_;
+  bool changed_ = false;
+};
+
+}  // namespace tvm_codl
+
+#endif  // TVM_CODL_OPENCL_AFFINITY_H_

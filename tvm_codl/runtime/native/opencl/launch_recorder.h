@@ -1,0 +1,46 @@
+// Recording kernel launches instead of making them.
+//
+// A TVM host stub computes the launch sizes and arguments of its kernels anew at every call.  With static shapes
+// they never change, so the co-executor calls each stub once, at load, under a recorder, and replays the launches.
+#ifndef TVM_CODL_OPENCL_LAUNCH_RECORDER_H_
+#define TVM_CODL_OPENCL_LAUNCH_RECORDER_H_
+
+#include <CL/cl.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace tvm_codl {
+
+struct RecordedLaunch {
+  cl_kernel kernel = nullptr;  // TVM's kernel; the replay makes one of its own from the same program
+  cl_uint dims = 0;
+  std::array<size_t, 3> global{};
+  std::array<size_t, 3> local{};
+  std::map<cl_uint, std::vector<uint8_t>> args;  // raw bytes, by argument index
+};
+
+class LaunchRecorder {
+ public:
+  LaunchRecorder();   // becomes this thread's recorder
+  ~LaunchRecorder();  // gives recording up
+  LaunchRecorder(const LaunchRecorder&) = delete;
+  LaunchRecorder& operator=(const LaunchRecorder&) = delete;
+
+  static LaunchRecorder* Current();
+
+  void SetArg(cl_kernel kernel, cl_uint index, size_t size, const void* value);
+  void Launch(cl_kernel kernel, cl_uint dims, const size_t* global, const size_t* local);
+  std::vector<RecordedLaunch> Take() { return std::move(launches_); }
+
+ private:
+  std::map<cl_kernel, std::map<cl_uint, std::vector<uint8_t>>> pending_;
+  std::vector<RecordedLaunch> launches_;
+  LaunchRecorder* outer_;
+};
+
+}  // namespace tvm_codl
+
+#endif  // TVM_CODL_OPENCL_LAUNCH_RECORDER_H_
