@@ -87,8 +87,19 @@ def build(
 
     Raises :class:`UserError` where the module breaks the partition's contract.
     """
+    return build_dataflow(dataflow.read(partitioned), cpu, gpu, plan, output_names)
+
+
+def build_dataflow(
+    flow: dataflow.Dataflow,
+    cpu: tvm.target.Target,
+    gpu: tvm.target.Target,
+    plan: Any = None,
+    output_names: tuple[str, ...] = (),
+    keep_weights: bool = True,
+) -> Library:
+    """The library of a dataflow.  Without ``keep_weights`` its weights are zero: such a library is only timed."""
     plugin.load()
-    flow = dataflow.read(partitioned)
     kernels = {}
     for processor, target in (("cpu", cpu), ("gpu", gpu)):
         host = tvm.target.Target(target, host=cpu)
@@ -102,10 +113,13 @@ def build(
         {"tvm": tvm.__version__, "cpu": str(cpu), "gpu": str(gpu)},
         plan,
     )
+    program = write(flow, kernels)
     weights = [(f"{p}:{name}", value) for p, k in kernels.items() for name, value in k.weights.items()]
+    if not keep_weights:
+        program["weights"], weights = [], []
     arguments = [x for name, value in weights for x in (name, tvm.nd.array(value))]
     create = tvm.get_global_func("codl.create_library")
-    root = create(json.dumps(write(flow, kernels)), msgspec.json.encode(about).decode(), len(weights), *arguments)
+    root = create(json.dumps(program), msgspec.json.encode(about).decode(), len(weights), *arguments)
     for built in kernels.values():
         root.import_module(built.library)
     return Library(root, about)

@@ -1,0 +1,55 @@
+"""Runs a library as a user would, for a sanitizer to watch: ``python -m tests.runtime.sanitized LIBRARY``.
+
+The library is built beforehand, by a process that no sanitizer slows down.  The plugin that ``TVM_CODL_PLUGIN`` names is an instrumented build; the test that starts this gives the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+
+def main() -> None:
+    import numpy as np
+    import tvm
+
+    from tvm_codl.runtime import plugin
+    from tvm_codl.runtime.comodule import CoModule
+
+    plugin.load()
+    value = np.random.default_rng(0).standard_normal((1, 6, 6, 4)).astype("float32")
+    library = tvm.runtime.load_module(sys.argv[1])
+    results = []
+    for sharing in ("svm", "mapped", "copied"):
+        module = CoModule(library, tvm.cpu(), sharing=sharing)
+        for _ in range(20):
+            results.append(module.run({"x": value})[0])
+        module.timeline()
+        module.time_region(1, 2, 0.1)
+    assert all(np.allclose(r, results[0], rtol=1e-4, atol=1e-5) for r in results)
+
+    def work() -> None:
+        mine = CoModule(library, tvm.cpu())
+        mine.set_inputs({"x": value})
+        mine.benchmark(10, 2)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for junk in ("", "{}", '{"format":1}'):
+        try:
+            tvm.get_global_func("codl.create_library")(junk, "{}", 0)
+        except Exception:
+            continue
+        raise AssertionError("junk was taken for a program")
+    print("SANITIZED RUN DONE", flush=True)
+    # A sanitizer's runtime and LLVM's destructors do not get along at exit; what matters has run.
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
