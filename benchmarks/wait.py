@@ -17,25 +17,6 @@ import numpy as np
 from tvm_codl.device import opencl
 
 
-def ping_pong(rounds: int):  # noqa: ANN201 - a tvm.IRModule, which is imported after the environment is set
-    import tvm
-    from tvm import relay
-
-    mod = tvm.IRModule()
-    x = relay.var("x", shape=(1, 256))
-    value = x
-    for k in range(2 * rounds):
-        processor = ("gpu", "cpu")[k % 2]
-        a = relay.var("a", shape=(1, 256))
-        function = relay.Function([a], relay.add(a, relay.const(1.0)))
-        function = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
-        name = f"codl_{processor}_{k}"
-        mod[relay.GlobalVar(name)] = function.with_attr("codl.processor", processor).with_attr("codl.chain", k)
-        value = mod.get_global_var(name)(value)
-    mod["main"] = relay.Function([x], value)
-    return mod
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=20)
@@ -49,12 +30,14 @@ def main() -> None:
     os.sched_setaffinity(0, cores[:half])
     import tvm
 
-    from tvm_codl.build import library
+    from tvm_codl.build.library import build_dataflow
+    from tvm_codl.measure.sharing import ping_pong
     from tvm_codl.runtime import plugin
     from tvm_codl.runtime.comodule import CoModule
 
     plugin.load()
-    built = library.build(ping_pong(options.rounds), tvm.target.Target("llvm"), tvm.target.Target("opencl"))
+    flow = ping_pong((1, 256), options.rounds)
+    built = build_dataflow(flow, tvm.target.Target("llvm"), tvm.target.Target("opencl"))
     with tempfile.TemporaryDirectory() as folder:
         loaded = tvm.runtime.load_module(str(built.export(Path(folder) / "wait.so")))
         module = CoModule(loaded, tvm.cpu(0), sharing=options.sharing)

@@ -1,0 +1,37 @@
+"""``python -m tests.runtime.allocating LIBRARY COUNTER``: prints what creating a module and 50 runs of it allocate."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+
+
+def main() -> None:
+    import numpy as np
+    import tvm
+
+    from tvm_codl.runtime import plugin
+    from tvm_codl.runtime.comodule import CoModule
+
+    plugin.load()
+    counter = ctypes.CDLL(sys.argv[2])
+    library = tvm.runtime.load_module(sys.argv[1])
+    found = {}
+    for sharing in ("svm", "mapped", "copied"):
+        counter.count_allocations(1)
+        module = CoModule(library, tvm.cpu(), sharing=sharing)
+        created = counter.counted_allocations()
+        module.run({"x": np.zeros((1, 6, 6, 4), "float32")})
+        run = module._executor["run"]  # looking a function up allocates; running it must not
+        run()
+        counter.count_allocations(1)
+        for _ in range(50):
+            run()
+        counter.count_allocations(0)
+        found[sharing] = {"created": created, "runs": counter.counted_allocations()}
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""Nothing is allocated inside a run: counted, not assumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import tvm
+
+from tests.runtime.partitions import convolutions
+from tvm_codl.build.library import build
+from tvm_codl.device import opencl as found
+from tvm_codl.runtime import plugin
+
+HERE = Path(__file__).parent
+
+
+def test_a_run_allocates_nothing(opencl: None, tmp_path: Path) -> None:
+    split, _ = convolutions(extent=6, channels=4, row=3, channel=4)
+    library = build(split, tvm.target.Target("llvm"), tvm.target.Target("opencl")).export(tmp_path / "model.so")
+    counter = tmp_path / "counter.so"
+    source = str(HERE / "allocation_counter.cc")
+    subprocess.run(["g++", "-std=c++17", "-O1", "-shared", "-fPIC", source, "-o", str(counter), "-ldl"], check=True)
+    env = {
+        **os.environ,
+        **found.environment(),
+        "LD_PRELOAD": str(counter),
+        "TVM_CODL_PLUGIN": str(plugin.path()),
+        "PYTHONPATH": str(HERE.parents[1]),
+    }
+    command = [sys.executable, "-m", "tests.runtime.allocating", str(library), str(counter)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    counts = json.loads(done.stdout.splitlines()[-1])
+    assert all(count["created"] > 0 for count in counts.values()), "the counter counts nothing at all"
+    assert {sharing: count["runs"] for sharing, count in counts.items()} == {"svm": 0, "mapped": 0, "copied": 0}
