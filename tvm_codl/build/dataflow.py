@@ -76,6 +76,7 @@ class Dataflow:
     regions: list[Region]
     inputs: list[tuple[str, Value]]
     outputs: list[Argument]
+    timed_alone: bool = False  # regions are measured one by one, so that the CPU must reach what a GPU region reads
 
 
 def shape_of(type_: tvm.ir.Type) -> tuple[int, ...]:

@@ -116,7 +116,8 @@ def build_dataflow(
     program = write(flow, kernels)
     weights = [(f"{p}:{name}", value) for p, k in kernels.items() for name, value in k.weights.items()]
     if not keep_weights:
-        program["weights"], weights = [], []
+        program["weights"] = [{**w, "name": ""} for w in program["weights"]]
+        weights = []
     arguments = [x for name, value in weights for x in (name, tvm.nd.array(value))]
     create = tvm.get_global_func("codl.create_library")
     root = create(json.dumps(program), msgspec.json.encode(about).decode(), len(weights), *arguments)

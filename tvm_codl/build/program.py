@@ -60,7 +60,7 @@ class _Writer:
             r.processor for r in self.flow.regions for v in [*(a.part for a in r.inputs), *r.outputs] if v.root == root
         }
         outside = root in {v.root for _, v in self.flow.inputs} | {a.part.root for a in self.flow.outputs}
-        if touched == {"gpu"} and not outside:
+        if touched == {"gpu"} and not outside and not self.flow.timed_alone:
             return "gpu"
         return "shared" if "gpu" in touched else "cpu"
 

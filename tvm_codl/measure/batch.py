@@ -44,7 +44,7 @@ def probe_dataflow(graph: OpGraph, weights: Mapping[str, np.ndarray], probes: Se
         regions.append(
             Region(f"probe_{index}", probe.processor, str(probe.operator), function, inputs, outputs)
         )
-    return Dataflow(roots, regions, [], [])
+    return Dataflow(roots, regions, [], [], timed_alone=True)
 
 
 def build_batch(

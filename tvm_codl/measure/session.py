@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,10 +13,11 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tvm_codl.errors import CodlError, DeviceError
+from tvm_codl.errors import DeviceError
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import axes
 from tvm_codl.measure.batch import build_batch
+from tvm_codl.measure.builders import build_all, chunks, last_line
 from tvm_codl.measure.probe import Probe
 from tvm_codl.records.record import Piece, Record
 from tvm_codl.records.store import RecordStore
@@ -23,8 +25,8 @@ from tvm_codl.runtime.comodule import CoModule
 
 #: Probes in one library.  More would save uploads and lose more when the phone dies.
 BATCH = 48
-REPEAT = 5
-MIN_MS = 1.0
+#: Samples of each probe, each one run with cold weights, as inside a network.
+REPEAT = 7
 
 Log = Callable[[str], None]
 
@@ -53,47 +55,57 @@ class Session:
         known = {
             (r.workload, r.processor): r
             for p in ("cpu", "gpu")
-            for r in self.store.query(device=self.device, processor=p)
-            if r.build == self.build
+            for r in self.store.query(device=self.device, processor=p, build=self.build)
         }
         records = [known[p.key, p.processor] for p in probes if (p.key, p.processor) in known]
         missing = [p for p in probes if (p.key, p.processor) not in known]
         if missing:
             self.log(f"measuring {len(missing)} pieces of operators ({len(records)} known already)")
-        for start in range(0, len(missing), BATCH):
-            if time.monotonic() > deadline:
-                self.log(f"the budget is used up: {len(missing) - start} pieces are left to the model")
-                break
-            for record in self._batch(missing[start : start + BATCH]):
+        if time.monotonic() > deadline and missing:
+            self.log(f"the budget is used up: {len(missing)} pieces are left to the model")
+            return records
+        with tempfile.TemporaryDirectory(prefix="tvm-codl-batch-") as folder:
+            for record in self._batches(missing, Path(folder)):
                 self.store.add([record])
                 records.append(record)
         return records
 
-    def _batch(self, probes: Sequence[Probe]) -> Iterator[Record]:
-        try:
-            with self.scheduled():
-                library = build_batch(self.graph, self.weights, probes, self.cpu, self.gpu)
-        except (tvm.error.TVMError, CodlError, ValueError, AssertionError, TypeError) as error:
-            if len(probes) == 1:
-                yield self._record(probes[0], (), _first_line(error))
-                return
-            # One bad candidate must not take its neighbours along: halve until it stands alone.
-            half = len(probes) // 2
-            yield from self._batch(probes[:half])
-            yield from self._batch(probes[half:])
+    def _batches(self, probes: Sequence[Probe], folder: Path) -> Iterator[Record]:
+        """All libraries are built before the first is timed: on the reference phone a compiler would disturb the times."""
+        if not probes:
             return
-        with tempfile.TemporaryDirectory(prefix="tvm-codl-batch-") as folder:
-            path = library.export(Path(folder) / f"batch-{time.time_ns()}.so")
-            module = open_remote(self.phone, path)
-            for index, probe in enumerate(probes):
-                try:
-                    times = tuple(module.time_region(index, REPEAT, MIN_MS))
-                except tvm.error.RPCError as error:
-                    raise DeviceError("the phone went away while measuring", _first_line(error)) from error
-                except tvm.error.TVMError as error:
-                    yield self._record(probe, (), _first_line(error))
-                    continue
-                yield self._record(probe, times, "")
+        parts = [probes[a:b] for a, b in chunks(probes, BATCH, len(os.sched_getaffinity(0)))]
+
+        def build(index: int) -> Path:
+            with self.scheduled():
+                library = build_batch(self.graph, self.weights, parts[index], self.cpu, self.gpu)
+            return library.export(folder / f"batch-{os.getpid()}-{index}-{time.time_ns()}.so")
+
+        built = dict(build_all(len(parts), build))
+        for index, part in enumerate(parts):
+            outcome = built[index]
+            if outcome.path is not None:
+                yield from self._timed(part, outcome.path)
+            elif len(part) == 1:
+                yield self._record(part[0], (), outcome.error)
+            else:
+                # One bad candidate must not take its neighbours along: halve until it stands alone.
+                half = len(part) // 2
+                yield from self._batches(part[:half], folder)
+                yield from self._batches(part[half:], folder)
+
+    def _timed(self, probes: Sequence[Probe], path: Path) -> Iterator[Record]:
+        module = open_remote(self.phone, path)
+        path.unlink()
+        for index, probe in enumerate(probes):
+            try:
+                times = tuple(module.time_region(index, REPEAT, 0.0))
+            except tvm.error.RPCError as error:
+                raise DeviceError("the phone went away while measuring", last_line(error)) from error
+            except tvm.error.TVMError as error:
+                yield self._record(probe, (), last_line(error))
+                continue
+            yield self._record(probe, times, "")
 
     def _record(self, probe: Probe, times: tuple[float, ...], error: str) -> Record:
         operator = self.graph.operators[probe.operator]
@@ -103,12 +115,15 @@ class Session:
 
 
 def open_remote(phone: Any, path: Path, sharing: str = "auto") -> CoModule:
-    """Sends a library to the phone and makes it ready there."""
-    phone.remote.upload(str(path))
-    module = phone.remote.load_module(path.name)
+    """Sends a library to the phone and makes it ready there.
+
+    Under a name of its own, since writing over a library that a module still runs would crash the phone; and the file
+    goes as soon as it is loaded.
+    """
+    name = f"{path.stem}-{time.time_ns()}.so"
+    phone.remote.upload(str(path), name)
+    try:
+        module = phone.remote.load_module(name)
+    finally:
+        phone.remote.remove(name)
     return CoModule(module, phone.cpu, sharing=sharing)
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [x.strip() for x in str(error).splitlines() if x.strip()]
-    return f"{type(error).__name__}: {lines[-1] if lines else ''}"[:300]

@@ -85,7 +85,11 @@ class CoModule:
         return list(json.loads(self._executor["benchmark"](number, repeat)))
 
     def time_region(self, region: int, repeat: int = 3, min_ms: float = 1.0) -> list[float]:
-        """Samples in ms of one region alone on its processor, without waiting for the other."""
+        """Samples in ms of one region alone on its processor, without waiting for the other.
+
+        Each is the mean over at least ``min_ms`` of runs with warm caches; with ``min_ms`` 0, one run as it is inside a
+        network: inputs just written, weights out of the caches.
+        """
         return list(json.loads(self._executor["time_region"](region, repeat, min_ms)))
 
     def timeline(self) -> list[dict[str, Any]]:

@@ -35,7 +35,9 @@ class Executor {
 
   // `repeat` samples of the mean of `number` runs, in milliseconds.
   std::vector<double> Benchmark(int number, int repeat);
-  // The same for one region alone on its processor, without waits; each sample lasts at least `min_ms`.
+  // `repeat` samples of one region alone on its processor, in milliseconds, without waits.  Each sample is the mean over
+  // at least `min_ms` of runs with warm caches; or, with min_ms = 0, one run as it is inside a network: its inputs have
+  // just been written, its weights and outputs have left the caches since the last run.
   std::vector<double> TimeRegion(int region, int repeat, double min_ms);
   // One run in which everything is timed.
   std::vector<Span> Timeline();
@@ -48,6 +50,8 @@ class Executor {
  private:
   void RunOnce(std::vector<Span>* spans);
   void RunCpuStep(size_t index);
+  int64_t RunRegion(int region, int number);
+  void ChillCaches(int region);
 
   std::shared_ptr<const Program> program_;
   std::vector<tvm::runtime::Module> libraries_;
@@ -56,6 +60,7 @@ class Executor {
   std::unique_ptr<GpuList> gpu_;
   int64_t cpu_copied_ = 0;
   int64_t copied_bytes_ = 0;
+  std::vector<uint8_t> cold_;  // larger than any cache of a phone
   std::mutex running_;
 };
 

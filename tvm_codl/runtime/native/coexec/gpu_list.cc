@@ -361,6 +361,29 @@ int64_t GpuList::TimeRegion(int region, int number, int spin_us) {
   return taken;
 }
 
+int64_t GpuList::TimeRegionOnDevice(int region, int spin_us) {
+  Begin(true);
+  std::vector<Event> events;
+  for (const Command& command : commands_) {
+    if (program_.gpu[command.step].region != region) continue;
+    if (command.type != Command::Type::kLaunch && command.type != Command::Type::kCopy) continue;
+    cl_event done = nullptr;
+    Enqueue(command, &done);
+    events.emplace_back(done);
+  }
+  Check(clFlush(queue()), "clFlush");
+  cl_ulong start = 0, end = 0;
+  if (!events.empty()) {
+    WaitFor(events.back().get(), spin_us);
+    Check(clGetEventProfilingInfo(events.front().get(), CL_PROFILING_COMMAND_START, sizeof(start), &start, nullptr),
+          "clGetEventProfilingInfo");
+    Check(clGetEventProfilingInfo(events.back().get(), CL_PROFILING_COMMAND_END, sizeof(end), &end, nullptr),
+          "clGetEventProfilingInfo");
+  }
+  memory_->EndRun(queue());
+  return static_cast<int64_t>(end - start);
+}
+
 void GpuList::CalibrateClock() {
   // The smallest difference between "now" and a just completed command's end is nearest to the clocks' offset.
   int64_t best = INT64_MAX;

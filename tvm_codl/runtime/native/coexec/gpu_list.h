@@ -35,6 +35,8 @@ class GpuList {
 
   // One region alone, `number` times over; returns its time in ns.
   int64_t TimeRegion(int region, int number, int spin_us);
+  // The same, once, from the device's own clock: from its first command's start to its last one's end.
+  int64_t TimeRegionOnDevice(int region, int spin_us);
 
   int64_t copied_bytes() const { return copied_bytes_; }
   cl_command_queue queue() const { return profiling_ ? profiled_.get() : plain_.get(); }

@@ -1,0 +1,50 @@
+# make demo, make test: from nothing but a Python (3.11 to 3.13), a C++17 compiler and this Makefile.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+export TOPHUB_LOCATION := NONE
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+PYTEST := $(BIN)/python -m pytest -q
+
+.PHONY: demo test test-slow lint format lock install clean
+
+demo: $(INSTALLED)
+	$(BIN)/tvm-codl demo
+
+test: $(INSTALLED)
+	$(PYTEST) -m "not slow" tests
+
+test-slow: $(INSTALLED)
+	$(PYTEST) -m slow tests
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check tvm_codl tests benchmarks
+	$(BIN)/ruff format --check tvm_codl tests benchmarks
+	$(BIN)/mypy
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix tvm_codl tests benchmarks
+	$(BIN)/ruff format tvm_codl tests benchmarks
+
+install: $(INSTALLED)
+
+# --no-deps: the lock file is complete but for what rapidocr-onnxruntime asks for and only its own code uses, which is
+# never imported: the package is here for the networks that it carries.
+$(INSTALLED): requirements.lock setup.cfg pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --no-deps --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
+	$(BIN)/python -m tvm_codl.runtime.compile
+	touch $@
+
+RAPIDOCR_ONLY := opencv-python pyclipper shapely six
+lock:
+	$(BIN)/pip-compile --quiet --generate-hashes --no-header --no-annotate --strip-extras --no-emit-index-url \
+	    --no-emit-find-links --no-emit-trusted-host $(foreach p,pip $(RAPIDOCR_ONLY),--unsafe-package $(p)) \
+	    -o requirements.lock requirements.in
+	sed -i '/^# WARNING/,$$d' requirements.lock
+
+clean:
+	rm -rf $(VENV) build *.egg-info .ruff_cache .mypy_cache .hypothesis
+	find tvm_codl tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

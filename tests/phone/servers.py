@@ -1,0 +1,103 @@
+"""Real server processes for the tests: the reference phone, TVM's tracker and TVM's proxy."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tvm_codl.device.cores import phone_environment
+from tvm_codl.device.serve import command
+
+START_S = 30.0
+
+
+@dataclass
+class Server:
+    """A phone's server process; ``about`` is the line that it prints when it serves."""
+
+    process: subprocess.Popen[str]
+    about: dict[str, Any]
+    log: Path
+
+    @property
+    def port(self) -> int:
+        return int(self.about["port"])
+
+    def session_pids(self) -> list[int]:
+        return [child.pid for child in psutil.Process(self.process.pid).children()]
+
+    def wait_for(self, words: str, times: int = 1) -> None:
+        wait_until(lambda: self.log.read_text().count(words) >= times, f"{words!r} in:\n{self.log.read_text()}")
+
+
+def wait_until(condition: Any, what: str, seconds: float = START_S) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.05)
+
+
+def gone(*pids: int) -> bool:
+    """Whether these processes have ended; one that only waits to be reaped has."""
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                return False
+    return True
+
+
+@contextlib.contextmanager
+def phone_server(folder: Path, **options: object) -> Iterator[Server]:
+    log = folder / "phone.log"
+    environment = {**os.environ, **phone_environment(), "TMPDIR": str(folder)}
+    with log.open("w") as stderr:
+        process = subprocess.Popen(
+            command(**options), env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=folder
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, log.read_text()
+        yield Server(process, json.loads(line), log)
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@contextlib.contextmanager
+def tvm_process(module: str, port: int = 0) -> Iterator[tuple[str, int]]:
+    """``python -m tvm.exec.rpc_tracker`` or ``rpc_proxy``, on a free port unless one is given."""
+    if not port:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+    line = [sys.executable, "-m", f"tvm.exec.{module}", "--host", "127.0.0.1", "--port", str(port)]
+    process = subprocess.Popen(
+        [*line, "--port-end", str(port + 1)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_until(lambda: _answers(port), f"{module} on port {port}")
+        yield "127.0.0.1", port
+    finally:
+        # TVM's own launchers leave a worker process behind when they are stopped.
+        children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+        for one in [*children, process]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+        process.wait(10)
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False

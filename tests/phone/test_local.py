@@ -1,0 +1,100 @@
+"""``--local``: a phone of one's own, gone with its client whatever happens to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.phone.servers import gone, wait_until
+from tvm_codl.device.ask_tracker import tracker_summary
+from tvm_codl.device.local import local_phone
+from tvm_codl.device.reach import connect
+from tvm_codl.errors import DeviceError
+
+CLIENT = """
+import json, psutil, sys, time
+from tvm_codl.device.reach import connect
+with connect() as phone:
+    pids = [c.pid for c in psutil.Process().children(recursive=True)]
+    print(json.dumps(pids), flush=True)
+    {then}
+"""
+
+
+def left_behind(folder: Path) -> list[str]:
+    return [p.name for p in folder.glob("tvm-codl-*")]
+
+
+def test_phone_is_there_and_then_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with connect() as phone:
+        assert phone.profile.unified_memory
+        pids = [child.pid for child in psutil.Process().children(recursive=True)]
+        assert len(pids) >= 3  # tracker, server, session
+        assert left_behind(tmp_path)
+    assert gone(*pids)
+    assert not left_behind(tmp_path)
+
+
+def test_an_error_in_the_clients_block_also_takes_the_phone_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(KeyboardInterrupt), connect():
+        raise KeyboardInterrupt
+    assert not left_behind(tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_phone_ends_with_a_client_that_is_killed(tmp_path: Path, number: int) -> None:
+    client = subprocess.Popen(
+        [sys.executable, "-c", CLIENT.format(then="time.sleep(60)")],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert client.stdout is not None
+    pids = json.loads(client.stdout.readline())
+    assert left_behind(tmp_path)
+    client.send_signal(number)
+    client.wait(10)
+    wait_until(lambda: gone(*pids), f"{pids} end", 5)
+    wait_until(lambda: not left_behind(tmp_path), "the folder is removed", 5)
+
+
+def test_client_that_exits_inside_the_block(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CLIENT.format(then="sys.exit(7)")],
+        capture_output=True, text=True, env={**os.environ, "TMPDIR": str(tmp_path)}, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 7
+    assert gone(*json.loads(done.stdout))
+    assert not left_behind(tmp_path)
+
+
+def test_phone_that_dies_in_the_middle() -> None:
+    with pytest.raises(DeviceError, match="went away"), connect() as phone:
+        for child in psutil.Process().children(recursive=True):
+            if "tvm_codl.device.server" in " ".join(child.cmdline()):
+                child.kill()
+        phone.remote.get_function("codl.profile")()
+
+
+def test_two_clients_have_a_phone_each() -> None:
+    with local_phone() as first, local_phone() as second:
+        assert first.key != second.key
+        assert first.port != second.port
+        assert tracker_summary(first.host, first.port) == {first.key: (1, 1)}
+
+
+def test_server_that_cannot_start_shows_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TVM_CODL_PLUGIN", "/nonexistent/libplugin.so")
+    with pytest.raises(DeviceError, match="ended as it started") as error, connect():
+        pass
+    assert "/nonexistent/libplugin.so" in error.value.evidence

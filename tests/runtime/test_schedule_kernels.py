@@ -1,0 +1,109 @@
+"""Our kernels on both processors against stock TVM: windows, strides, paddings, odd extents, everything else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tvm import relay
+
+from tests.runtime.schedule_cases import conv, module, ours, samples, stock, weights
+
+pytestmark = pytest.mark.usefixtures("opencl")
+nn = relay.nn
+
+CONVOLUTIONS = {
+    "3x3": conv(16, 32, 14, 14, 3, pad=1),
+    "no epilogue rows": conv(5, 12, 9, 13, 3, pad=1),
+    "stem": conv(3, 64, 23, 23, 7, stride=2, pad=3),
+    "pointwise strided": conv(24, 32, 14, 14, 1, stride=2),
+    "dilated": conv(8, 16, 15, 15, 3, dilation=2, pad=2),
+    "width 7": conv(32, 48, 7, 7, 3, pad=1),
+    "width 13": conv(12, 24, 13, 13, 1),
+    "prime width": conv(8, 16, 6, 29, 3, pad=1),
+    "one column": conv(32, 64, 1, 1, 1),
+    "24 channels packed": conv(24, 24, 12, 12, 3, pad=1),
+    "40 channels packed": conv(16, 40, 11, 11, 1),
+    "20 channels packed": conv(8, 20, 10, 10, 3, pad=1),
+    "12 channels": conv(16, 12, 10, 10, 3),
+    "5 channels": conv(3, 5, 7, 7, 3, pad=1, stride=2),
+    "19 channels": conv(12, 19, 11, 11, 3, pad=1),
+    "one row": conv(16, 16, 3, 10, 3),
+    "depthwise": conv(32, 32, 14, 14, 3, pad=1, groups=32),
+    "depthwise strided": conv(24, 24, 13, 13, 5, pad=2, stride=2, groups=24),
+    "depthwise 12": conv(12, 12, 20, 20, 3, pad=1, groups=12),
+    "depthwise prime": conv(16, 16, 9, 17, 3, groups=16),
+    "depthwise multiplied": conv(6, 12, 9, 9, 3, pad=1, groups=6),
+    "grouped": conv(16, 32, 9, 9, 3, pad=1, groups=4),
+}
+ARITHMETIC = {
+    "bias and residual": module(lambda x, y: nn.relu(x + y), (1, 9, 9, 24), (1, 9, 9, 24)),
+    "squeeze and excite": module(lambda x, y: x * relay.sigmoid(y), (1, 9, 9, 24), (1, 1, 1, 24)),
+    "hard swish": module(lambda x: x * relay.clip(x + relay.const(3.0), 0.0, 6.0), (1, 9, 9, 3)),
+    "gelu": module(lambda x: x * (relay.erf(x) + relay.const(1.0)), (1, 9, 9, 24)),
+    "leaky": module(lambda x: nn.leaky_relu(x, 0.1), (1, 9, 9, 32)),
+    "cast": module(lambda x: relay.cast(relay.cast(x * relay.const(9.0), "int32"), "float32"), (1, 9, 32)),
+    "where": module(lambda x: relay.where(relay.greater(x, relay.const(0.5)), x, x * x), (1, 9, 32)),
+    "layer norm": module(lambda x: nn.layer_norm(x, weights(48), weights(48)), (1, 10, 48)),
+    "softmax": module(lambda x: nn.softmax(x, axis=-1), (1, 10, 97)),
+    "softmax inside": module(lambda x: nn.softmax(x, axis=1), (1, 10, 16, 32)),
+    "sum of all": module(lambda x: relay.sum(x), (3, 4)),
+    "row sums": module(lambda x: relay.sum(x, axis=-1), (4, 64)),
+    "argmax": module(lambda x: relay.argmax(x, axis=1), (4, 33)),
+}
+MOVES = {
+    "concat channels": module(lambda x, y: nn.relu(relay.concatenate([x, y], 3)), (1, 9, 9, 24), (1, 9, 9, 12)),
+    "concat rows": module(lambda x, y: relay.concatenate([x, y], 1), (1, 9, 9, 24), (1, 5, 9, 24)),
+    "slice": module(lambda x: relay.strided_slice(x, [0, 2, 1, 8], [1, 9, 7, 32], [1, 2, 1, 1]), (1, 9, 9, 32)),
+    "slice then add": module(
+        lambda x: nn.relu(relay.strided_slice(x, [0, 0, 0, 0], [1, 9, 9, 19]) + weights(19)), (1, 9, 9, 32)
+    ),
+    "pad": module(lambda x: nn.pad(x, ((0, 0), (1, 1), (2, 1), (0, 8))), (1, 9, 9, 32)),
+    "transpose": module(lambda x: relay.transpose(x, (0, 3, 1, 2)), (1, 9, 9, 24)),
+    "nearest": module(lambda x: nn.upsampling(x, 2, 2, layout="NHWC"), (1, 9, 9, 24)),
+    "linear": module(lambda x: relay.image.resize2d(x, (20, 20), layout="NHWC", method="linear"), (1, 9, 9, 24)),
+    "max pool": module(
+        lambda x: nn.max_pool2d(x, (3, 3), (2, 2), padding=(1, 1, 1, 1), layout="NHWC"), (1, 17, 17, 32)
+    ),
+    "average pool": module(
+        lambda x: nn.relu(nn.avg_pool2d(x, (3, 3), (1, 1), padding=(1, 1, 1, 1), layout="NHWC")), (1, 17, 17, 24)
+    ),
+    "global pool": module(lambda x: nn.global_avg_pool2d(x, layout="NHWC"), (1, 7, 7, 32)),
+    "global maximum": module(lambda x: nn.global_max_pool2d(x, layout="NHWC"), (1, 7, 7, 12)),
+    "adaptive pool": module(lambda x: nn.adaptive_avg_pool2d(x, (3, 3), layout="NHWC"), (1, 7, 9, 32)),
+    "mean": module(lambda x: relay.mean(x, axis=[1, 2], keepdims=True), (1, 7, 9, 32)),
+}
+PRODUCTS = {
+    "dense": module(lambda x: nn.relu(nn.bias_add(nn.dense(x, weights(40, 64)), weights(40))), (1, 64)),
+    "dense rows": module(lambda x: nn.dense(x, weights(33, 30)), (17, 30)),
+    "batch": module(lambda x, y: nn.batch_matmul(x, y), (3, 17, 20), (3, 24, 20)),
+    "batch broadcast": module(lambda x, y: nn.batch_matmul(x, y, transpose_b=False), (3, 17, 20), (1, 20, 24)),
+    "transposed": module(lambda x: nn.conv2d_transpose(x, weights(8, 4, 2, 2), strides=(2, 2)), (1, 8, 5, 5)),
+    "channels first": module(lambda x: nn.conv2d(x, weights(4, 8, 3, 3), padding=(1, 1)), (1, 8, 5, 5)),
+    "depthwise first": module(lambda x: nn.conv2d(x, weights(8, 1, 3, 3), padding=(1, 1), groups=8), (1, 8, 5, 5)),
+}
+CASES = {**CONVOLUTIONS, **ARITHMETIC, **MOVES, **PRODUCTS}
+
+
+@pytest.mark.parametrize("processor", ["cpu", "gpu"])
+@pytest.mark.parametrize("name", CASES)
+def test_kernel_gives_stock_answer(name: str, processor: str, library_path: Path) -> None:
+    for got, expected in zip(ours(CASES[name], processor, library_path), stock(CASES[name]), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["3x3", "24 channels packed", "depthwise", "5 channels"])
+@pytest.mark.parametrize("lanes", [4, 8])
+def test_narrower_vectors_give_the_same(name: str, lanes: int, library_path: Path) -> None:
+    mod = CONVOLUTIONS[name]
+    np.testing.assert_allclose(ours(mod, "gpu", library_path, lanes)[0], stock(mod)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_convolution_against_numpy(library_path: Path) -> None:
+    """Not only against TVM: a 3×3 window with padding, written out."""
+    mod = CONVOLUTIONS["3x3"]
+    x, w, b = samples(mod)[0], weights(3, 3, 16, 32).data.numpy(), weights(32).data.numpy()
+    around = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    expected = sum(around[:, i : i + 14, j : j + 14] @ w[i, j] for i in range(3) for j in range(3)) + b
+    np.testing.assert_allclose(ours(mod, "cpu", library_path)[0], np.maximum(expected, 0), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,104 @@
+"""Which configuration a kernel gets, and what is made of it for a piece."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tvm
+from tvm import autotvm, relay
+from tvm.autotvm.measure import MeasureInput, MeasureResult
+
+from tests.runtime.schedule_cases import OPTIONS, conv
+from tvm_codl.errors import UserError
+from tvm_codl.schedule import cpu_target
+from tvm_codl.schedule.opencl_source import direct_vectors
+from tvm_codl.schedule.tiles import VECTOR_REGISTERS, Problem, Tiles, candidates, choose, fit
+from tvm_codl.schedule.transfer import family_of, read_records, scheduled
+from tvm_codl.schedule.tune import workloads
+
+
+def asked(mod: tvm.IRModule, *paths: Path) -> dict[str, str]:
+    with scheduled(paths, shipped=False) as context, tvm.transform.PassContext(opt_level=3, config=OPTIONS):
+        relay.build(mod, cpu_target())
+    return {str(workload[1][1]): how for (_, workload), how in context.seen.items()}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One record: a 3×3 convolution of 16 to 64 channels at 14×14, with its fourth-best tile."""
+    target = cpu_target(lanes=16)
+    ((name, *args),) = workloads(conv(16, 64, 14, 14, 3, pad=1), target)
+    task = autotvm.task.create(name, tuple(args), target)
+    entry = MeasureInput(target, task, task.config_space.get(3)), MeasureResult((1e-3,), 0, 1.0, 1.0)
+    path = tmp_path_factory.mktemp("records") / "cpu.log"
+    path.write_text("# a comment\n" + autotvm.record.encode(*entry) + "\n")
+    return path
+
+
+def test_exact_then_relative_then_estimate(records: Path) -> None:
+    assert asked(conv(16, 64, 14, 14, 3, pad=1), records) == {"(1, 14, 14, 16)": "measured"}
+    assert asked(conv(16, 32, 14, 14, 3, pad=1), records) == {"(1, 14, 14, 16)": "transferred"}
+    assert asked(conv(16, 64, 5, 14, 3, pad=1), records) == {"(1, 5, 14, 16)": "transferred"}
+    assert asked(conv(16, 64, 14, 7, 3, pad=1), records) == {"(1, 14, 7, 16)": "estimated"}
+    assert asked(conv(16, 64, 14, 14, 3, pad=1)) == {"(1, 14, 14, 16)": "estimated"}
+
+
+def test_piece_belongs_to_its_operators_family() -> None:
+    def workload(rows: int, blocks: int, pad: tuple[int, ...]) -> tuple:
+        data, kernel = ("TENSOR", (1, rows, 56, 64), "float32"), ("TENSOR", (blocks, 3, 3, 64, 16), "float32")
+        return ("conv2d_nhwc.codl", data, kernel, (1, 1), pad, (1, 1), "float32")
+
+    whole, piece = family_of(workload(56, 4, (1, 1, 1, 1))), family_of(workload(21, 3, (1, 1, 0, 1)))
+    assert whole.common == piece.common and piece.extents == (20, 48)
+    assert whole.distance(piece) == pytest.approx(piece.distance(whole)) and whole.distance(whole) == 0
+
+
+def test_records_read_and_bad_lines_named(records: Path, tmp_path: Path) -> None:
+    ((processor, record),) = read_records(records)
+    assert processor == "cpu" and record.seconds == 1e-3
+    broken = tmp_path / "broken.log"
+    broken.write_text("{}\n")
+    with pytest.raises(UserError, match=r"broken.log:1"):
+        read_records(broken)
+    with pytest.raises(UserError, match="cannot read"):
+        read_records(tmp_path / "missing.log")
+
+
+def test_silence_is_given_back() -> None:
+    before = autotvm.GLOBAL_SCOPE.silent
+    with scheduled(shipped=False):
+        assert autotvm.GLOBAL_SCOPE.silent
+    assert autotvm.GLOBAL_SCOPE.silent == before
+
+
+@pytest.mark.parametrize("columns", [1, 2, 7, 13, 14, 53, 112])
+@pytest.mark.parametrize("channels", [16, 48, 80, 512])
+def test_estimates_fit_the_registers(columns: int, channels: int) -> None:
+    problem = Problem(rows=7, columns=columns, channels=channels, depth=576, channels_in=64, lanes=16)
+    tiles = choose(problem)
+    assert tiles.columns * tiles.blocks + tiles.blocks < VECTOR_REGISTERS
+    assert problem.blocks % tiles.blocks == 0 and problem.rows % tiles.rows == 0 and tiles.columns <= columns
+    assert fit(tiles, problem) == tiles
+    assert (tiles.columns, tiles.blocks) == candidates(problem, 5)[0]
+
+
+def test_tiles_of_a_whole_are_made_legal_for_a_piece() -> None:
+    piece = Problem(rows=5, columns=14, channels=48, depth=576, channels_in=64, lanes=16)
+    fitted = fit(Tiles(columns=14, blocks=2, unroll=4, rows=4), piece)
+    assert piece.blocks % fitted.blocks == 0 and piece.rows % fitted.rows == 0 and fitted.unroll == 4
+
+
+def test_vector_accesses_become_casts() -> None:
+    source = (
+        "__kernel void k(__global float* restrict a, __global int* restrict i) {\n"
+        "  float acc[32];\n"
+        "  vstore16(((float16)(0.0f, 1.0f)), 0, acc + 16);\n"
+        "  vstore8((vload8(0, a + (x * 8)) + vload8(0, acc + 8)), 0, a + 8);\n"
+        "  vstore4(vload4(0, i + 0), 0, i + 4);\n}\n"
+    )
+    text = direct_vectors(source)
+    assert "codl_put16((((float16)(0.0f, 1.0f))), acc + 16);" in text
+    assert "codl_store8(((codl_load8(a + (x * 8)) + codl_take8(acc + 8))), a + 8);" in text
+    assert "vstore4(vload4(0, i + 0), 0, i + 4);" in text
+    assert direct_vectors("void f() {}") == "void f() {}"

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tvm_codl.device.server import remove_stale
+
+
+def test_only_folders_of_dead_owners_are_removed(tmp_path: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for name in (f"tvm-codl-{dead.pid}-a", f"tvm-codl-{os.getpid()}-b", "tvm-codl-doctor-c", "other"):
+        (tmp_path / name).mkdir()
+    remove_stale(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["other", f"tvm-codl-{os.getpid()}-b", "tvm-codl-doctor-c"]

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.unit.plan.networks import Network, convolutions
+from tests.unit.plan.test_candidates import ByFlops
+from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.errors import UserError
+from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.graph.split import Axis, axes
+from tvm_codl.plan.candidates import Candidate, candidates
+from tvm_codl.plan.eliminate import evaluate
+from tvm_codl.plan.explain import explain, ideal_ms, uniform_plan
+from tvm_codl.plan.files import parse_plan, plan_json
+from tvm_codl.plan.plan import Placement
+from tvm_codl.plan.search import find, search, tables
+from tvm_codl.plan.verify import verify_plan
+
+FREE = SharingCost(0.0, 0.0, 0.0, 0.0)
+
+
+def legal(graph: OpGraph) -> dict[int, dict[str, Axis]]:
+    return {operator.id: axes(operator, graph) for operator in graph.operators}
+
+
+@st.composite
+def networks(draw: Any) -> tuple[OpGraph, dict[int, Sequence[Candidate]]]:
+    """Up to seven operators with branches, and a few candidates of random times for each."""
+    network = Network(1, 8, 8, 16)
+    ends = [0]
+    for _ in range(draw(st.integers(1, 7))):
+        source = draw(st.sampled_from(ends))
+        kind = draw(st.sampled_from(["conv1", "conv3", "add", "opaque"]))
+        if kind == "add":
+            ends.append(network.add(source, draw(st.sampled_from(ends))))
+        elif kind == "opaque":
+            ends.append(network.opaque(source))
+        else:
+            ends.append(network.conv(source, 16, int(kind[-1])))
+    graph = network.graph()
+    random = np.random.default_rng(draw(st.integers(0, 1000)))
+    options: dict[int, Sequence[Candidate]] = {}
+    for operator in graph.operators:
+        cpu, gpu = random.random(2)
+        found = [Candidate(Placement("cpu"), cpu, 0.0), Candidate(Placement("gpu"), 0.0, gpu)]
+        for name, axis in axes(operator, graph).items():
+            at = axis.extent // 2
+            found.append(Candidate(Placement("split", name, at), cpu * 0.6, gpu * 0.6))
+        options[operator.id] = found[:4]
+    return graph, options
+
+
+@given(networks(), st.sampled_from([0.0, 0.05, 0.5]))
+@settings(max_examples=60, deadline=None)
+def test_the_search_finds_the_exhaustive_optimum(
+    drawn: tuple[OpGraph, dict[int, Sequence[Candidate]]], wait: float
+) -> None:
+    graph, options = drawn
+    sharing = SharingCost(wait, wait / 2, 10.0, 5.0)
+    found = find(graph, options, sharing, legal(graph))
+    costs = tables(graph, options, sharing, legal(graph))
+    best = min(
+        evaluate(choice, costs.nodes, costs.edges)
+        for choice in itertools.product(*(range(len(options[o.id])) for o in graph.operators))
+    )
+    assert found.exact
+    assert found.plan.predicted_ms == pytest.approx(best, abs=1e-6)
+    assert found.plan.predicted_ms <= min(found.cpu_only_ms, found.gpu_only_ms) + 1e-6
+    verify_plan(found.plan, graph, legal(graph))
+    assert parse_plan(plan_json(found.plan)) == found.plan
+    times = sum(o.planned_ms + o.share_ms for o in found.plan.operators)
+    assert times == pytest.approx(found.plan.predicted_ms, abs=1e-5)
+
+
+def test_free_sharing_splits_everything_near_the_ideal() -> None:
+    graph = convolutions(3, size=40)
+    plan = search(graph, candidates(graph, legal(graph), ByFlops()), FREE, legal(graph), "net", "phone")
+    assert [o.placement for o in plan.operators] == [Placement("split", "height", 30)] * 3
+    ideal = ideal_ms([o.cpu_ms for o in plan.operators], [o.gpu_ms for o in plan.operators])
+    assert plan.predicted_ms == pytest.approx(ideal)
+    assert (plan.model, plan.device) == ("net", "phone")
+
+
+def test_dear_waits_leave_everything_on_the_better_processor() -> None:
+    graph = convolutions(3)
+    plan = search(graph, candidates(graph, legal(graph), ByFlops()), SharingCost(1e3, 1e3), legal(graph))
+    assert {o.placement.on for o in plan.operators} == {"cpu"}
+    assert all("too small to share" in o.reason for o in plan.operators)
+
+
+def test_a_run_without_halos_is_one_chain() -> None:
+    network = Network(1, 40, 40, 32)
+    tensor = network.conv(0, 32, 3)
+    for kernel in (1, 1, 3, 1):
+        tensor = network.conv(tensor, 32, kernel)
+    graph = network.graph()
+    options = candidates(graph, legal(graph), ByFlops())
+    plan = search(graph, options, SharingCost(0.01, 0.01), legal(graph))
+    assert {o.placement.on for o in plan.operators} == {"split"}
+    assert [o.chain for o in plan.operators] == [0, 0, 0, 1, 1]
+    assert [o.share_ms > 0 for o in plan.operators] == [False, False, False, True, True]
+
+
+def test_a_processor_that_cannot_run_an_operator_is_avoided() -> None:
+    graph = convolutions(2)
+    options = dict(candidates(graph, legal(graph), ByFlops()))
+    options[1] = tuple(replace(c, cpu_ms=np.inf) if c.placement.on != "gpu" else c for c in options[1])
+    plan = search(graph, options, SharingCost(1e3, 1e3), legal(graph))
+    assert plan.operators[1].placement == Placement("gpu")
+    assert "the cpu does not run it" in plan.operators[1].reason
+    assert parse_plan(plan_json(plan)) == plan
+    options[0] = tuple(replace(c, cpu_ms=np.inf, gpu_ms=np.inf) for c in options[0])
+    with pytest.raises(UserError, match="operator 0 .* neither processor"):
+        search(graph, options, FREE, legal(graph))
+
+
+def test_without_room_for_tables_the_gap_is_stated_and_one_processor_is_never_beaten() -> None:
+    graph = convolutions(4)
+    options = candidates(graph, legal(graph), ByFlops())
+    found = find(graph, options, SharingCost(), legal(graph), limit=10)
+    best = find(graph, options, SharingCost(), legal(graph))
+    assert not found.exact and best.exact
+    assert found.bound_ms <= best.plan.predicted_ms + 1e-6 <= found.plan.predicted_ms + 2e-6
+    assert found.plan.predicted_ms <= min(found.cpu_only_ms, found.gpu_only_ms) + 1e-6
+
+
+def test_the_explanation_has_one_line_an_operator_with_its_reason() -> None:
+    network = Network(1, 16, 16, 32)
+    network.opaque(network.conv(0, 32))
+    graph = network.graph()
+    plan = search(graph, candidates(graph, legal(graph), ByFlops()), SharingCost(0.01, 0.01), legal(graph))
+    head, first, second, total = explain(plan).splitlines()
+    assert head.startswith("operator") and total.startswith("predicted: ")
+    assert "split 12/16 height" in first and "on cpu alone" in first
+    assert "opaque" in second
+    assert explain(plan) == explain(search(graph, candidates(graph, legal(graph), ByFlops()), SharingCost(0.01, 0.01), legal(graph)))
+
+
+def test_uniform_plans_are_legal() -> None:
+    graph = convolutions(2)
+    for on in ("cpu", "gpu"):
+        plan = uniform_plan(graph, on, "net", "phone")  # type: ignore[arg-type]
+        verify_plan(plan, graph, legal(graph))
+        assert {o.placement for o in plan.operators} == {Placement(on)}  # type: ignore[arg-type]
+
+
+def test_ideal_time() -> None:
+    assert ideal_ms([2.0, 1.0], [2.0, float("inf")]) == pytest.approx(2.0)
+    with pytest.raises(UserError):
+        ideal_ms([1.0], [])

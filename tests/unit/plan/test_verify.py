@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tests.unit.plan.networks import Network
+from tvm_codl.errors import UserError
+from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.graph.split import Axis
+from tvm_codl.plan.explain import uniform_plan
+from tvm_codl.plan.plan import Placement, Plan
+from tvm_codl.plan.verify import verify_plan
+
+
+def network() -> OpGraph:
+    made = Network(1, 8, 8, 16)
+    made.opaque(made.conv(0, 16, name="first"))
+    return made.graph()
+
+
+AXES = {0: {"height": Axis("height", 1, 8, 1), "channels": Axis("channels", 3, 16, 4)}}
+
+
+def placed(*placements: Placement) -> Plan:
+    plan = uniform_plan(network(), "cpu")
+    return replace(
+        plan,
+        operators=tuple(
+            replace(o, placement=p) for o, p in zip(plan.operators, placements or (Placement("cpu"),) * 2, strict=False)
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    "placement", [Placement("gpu"), Placement("split", "height", 1), Placement("split", "channels", 12)]
+)
+def test_a_legal_plan_passes(placement: Placement) -> None:
+    verify_plan(placed(placement, Placement("gpu")), network(), AXES)
+
+
+@pytest.mark.parametrize(
+    ("placements", "words"),
+    [
+        ([Placement("split", "width", 2), Placement("cpu")], ["operator 0 (first)", "'width'", "split height at 1..7"]),
+        ([Placement("split", "height", 8), Placement("cpu")], ["operator 0 (first)", "outside 1..7"]),
+        ([Placement("split", "height", 0), Placement("cpu")], ["outside 1..7"]),
+        ([Placement("split", "height", -3), Placement("cpu")], ["outside 1..7"]),
+        ([Placement("split", "channels", 6), Placement("cpu")], ["multiple of 4", "split channels at 4..12, in steps"]),
+        ([Placement("cpu"), Placement("split", "height", 2)], ["operator 1", "no split rule", "placements: cpu; gpu"]),
+        ([Placement("npu"), Placement("cpu")], ["operator 0 (first)", "'npu'"]),  # type: ignore[arg-type]
+        ([Placement("cpu", "height", 3), Placement("cpu")], ["whole on the cpu", "has an axis"]),
+        ([Placement("cpu")], ["1 of the network's 2 operators", "missing: 1"]),
+    ],
+)
+def test_an_illegal_plan_names_the_operator_the_reason_and_the_choices(
+    placements: list[Placement], words: list[str]
+) -> None:
+    with pytest.raises(UserError) as error:
+        verify_plan(placed(*placements), network(), AXES)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_unknown_renamed_and_repeated_operators_are_refused() -> None:
+    plan = placed()
+    first, second = plan.operators
+    for operators, words in (
+        ((first, replace(second, operator=7)), "operator 7"),
+        ((replace(first, name="other"), second), "'other'"),
+        ((first, second, first), "twice"),
+    ):
+        with pytest.raises(UserError, match=words):
+            verify_plan(replace(plan, operators=operators), network(), AXES)
+    with pytest.raises(UserError, match="format 9"):
+        verify_plan(replace(plan, format=9), network(), AXES)

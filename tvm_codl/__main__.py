@@ -1,0 +1,3 @@
+from tvm_codl.cli.main import main
+
+main()

@@ -1,0 +1,50 @@
+"""``tvm-codl demo``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tvm_codl.cli.options import phone_options
+from tvm_codl.cli.output import print_table, talk, write_timeline
+
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command()
+@phone_options
+@click.option(
+    "--budget", type=float, default=40.0, show_default=True, help="Seconds to measure pieces of each model for."
+)
+@click.option("--repeat", type=click.IntRange(1), default=20, show_default=True, help="Interleaved rounds.")
+@click.option(
+    "-o", "--output", type=FOLDER, default=Path("demo"), show_default=True, help="Folder for plans and pictures."
+)
+def command(reach: Any, budget: float, repeat: int, output: Path) -> None:
+    """Detect text in a picture with PP-OCRv4, then run ResNet-18, on both processors of a phone at once."""
+    from tvm_codl.demo import classification, text_detection
+    from tvm_codl.report.table import comparison_table
+
+    output.mkdir(parents=True, exist_ok=True)
+    with reach() as phone:
+        click.echo(
+            f"phone: {phone.profile.name}; CPU: cores {list(phone.profile.cpu_cores)}; GPU: {phone.profile.gpu_name}"
+        )
+        for show in (text_detection, classification):
+            shown = show(phone, output, budget_s=budget, repeat=repeat, log=talk)
+            report = shown.report
+            click.echo("")
+            print_table(comparison_table(report.comparison))
+            for line in shown.lines:
+                click.echo(line)
+            click.echo(
+                f"speedup {report.speedup:.2f}, efficiency {report.efficiency:.2f}, overlap {report.overlap:.2f}; "
+                f"error against onnxruntime {report.max_rel_err:.1e} relative; "
+                f"copied within a run {report.copied_bytes} bytes"
+            )
+            click.echo(f"plan: {shown.plan}   (why: tvm-codl plan {shown.source} --plan {shown.plan} --explain)")
+            path = output / f"{report.model}.pftrace"
+            write_timeline(path, report.timeline, report.model)
+            click.echo(f"timeline: {path}")

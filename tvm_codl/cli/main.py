@@ -1,0 +1,90 @@
+"""``tvm-codl``: the list of commands, and how errors become exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from types import FrameType
+
+import click
+
+from tvm_codl.errors import CodlError, UsageError, UserError
+
+COMMANDS = {
+    "doctor": "Check that everything needed is here, and say how to mend what is not.",
+    "serve": "Be a phone: the reference phone's server.",
+    "plan": "Measure a phone and plan where each operator of a model runs.",
+    "build": "Build one shared library that runs a model on both processors.",
+    "run": "Run a model or a library on a phone.",
+    "bench": "Compare CPU only, GPU only and co-execution in one interleaved run.",
+    "demo": "Detect text with PP-OCRv4, then run ResNet-18, on both processors at once.",
+}
+INTERRUPTED = 130
+
+
+class Commands(click.Group):
+    """Imports a command's file when it is called: ``--help`` and ``doctor`` must work where TVM does not."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"tvm_codl.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tvm_codl")
+def cli() -> None:
+    """Run every operator of a neural network on a phone's CPU and GPU at the same time."""
+
+
+def main() -> None:
+    """Runs the command line and exits: 0, 1 the user's mistake, 2 usage, 3 the device, 4 a failed check."""
+    os.environ.setdefault("TOPHUB_LOCATION", "NONE")  # or TVM tries a download
+    signal.signal(signal.SIGTERM, _terminated)
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of a command line; what the user should read has been written to stderr."""
+    try:
+        code = cli.main(arguments, prog_name="tvm-codl", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return UsageError.exit_code
+    except click.ClickException as error:
+        error.show()
+        return UsageError.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our stdout went away; Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except ImportError as error:
+        if not (error.name or "").startswith("tvm") or (error.name or "").startswith("tvm_codl"):
+            raise
+        return _tell(UserError("a TVM with Relay cannot be imported", str(error), "tvm-codl doctor"))
+    except CodlError as error:
+        return _tell(error)
+
+
+def _tell(error: CodlError) -> int:
+    click.echo(f"error: {error}", err=True)
+    return error.exit_code
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    # An exception, unlike the default action, lets the local phone and its folder be taken away.
+    sys.exit(128 + number)

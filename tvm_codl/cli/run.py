@@ -1,0 +1,102 @@
+"""``tvm-codl run``."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from tvm_codl.cli.options import ShapeType, json_option, load, measuring_options, named_plan, phone_options
+from tvm_codl.cli.output import print_json, talk, write_timeline
+from tvm_codl.errors import UserError
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("source", metavar="MODEL_OR_LIBRARY")
+@click.option("--shape", type=ShapeType(), multiple=True, help="Shape of an input that is dynamic in the file.")
+@phone_options
+@measuring_options
+@click.option(
+    "--plan", "given", default="", metavar="PLAN", help="A plan file, cpu-only or gpu-only.  [default: make one]"
+)
+@click.option("-i", "--inputs", type=FILE, help="An .npz file with one array for each input.")
+@click.option("--fill-mode", type=click.Choice(["random", "zeros", "ones"]), default="random", show_default=True,
+              help="What the inputs hold where --inputs names no file.")  # fmt: skip
+@click.option("-o", "--outputs", type=FILE, help="Write the outputs to this .npz file.")
+@click.option("--repeat", type=click.IntRange(0), default=0, help="Also time this many samples.")
+@click.option("--number", type=click.IntRange(1), default=1, show_default=True, help="Runs in each sample.")
+@click.option("--timeline", type=FILE, help="Write one run's timeline to this file, for Perfetto.")
+@json_option
+def command(
+    source: str, shape: Any, reach: Any, budget: float, records: Path | None, tuning_records: Path | None, given: str,
+    inputs: Path | None, fill_mode: str, outputs: Path | None, repeat: int, number: int, timeline: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Run a library (.so) or a MODEL (an ONNX file or zoo:NAME) on a phone and print what came out."""
+    library = Path(source) if source.endswith(".so") else None
+    model = None if library else load(source, shape)
+    given_inputs = _read(inputs) if inputs else None
+    from tvm_codl.report.statistics import Statistics
+    from tvm_codl.targets import toolchain
+    from tvm_codl.workflow import library_for, make_plan, open_library, prepare
+
+    prepared = prepare(model) if model else None
+    plan = named_plan(given, prepared) if given and prepared else None
+    with reach() as phone:
+        if library is None:
+            assert prepared is not None
+            plan = plan or make_plan(
+                prepared, phone, budget_s=budget, log=talk, records=records, tuning_records=tuning_records
+            )
+            library = library_for(prepared, plan, phone.profile, toolchain(phone.profile, tuning_records), talk)
+        module = open_library(library, phone)
+        ports = [(port.name, port.shape, port.dtype) for port in module.inputs]
+        values = given_inputs if given_inputs is not None else _fill(ports, fill_mode)
+        results = dict(zip((port.name for port in module.outputs), module.run(values), strict=True))
+        times = Statistics.of(module.benchmark(number, repeat)) if repeat else None
+        if timeline is not None:
+            write_timeline(timeline, module.timeline(), source)
+    if outputs is not None:
+        np.savez(outputs, allow_pickle=False, **results)
+        talk(f"outputs: {outputs}")
+    summary = [_summary(name, value) for name, value in results.items()]
+    if as_json:
+        print_json({"outputs": summary, "ms": times})
+        return
+    for line in summary:
+        click.echo("{name}: {dtype}{shape}, min {min:.6g}, mean {mean:.6g}, max {max:.6g}".format(**line))
+    if times is not None:
+        click.echo(f"median {times.median:.3f} ms, p10 {times.p10:.3f}, p90 {times.p90:.3f}, n {times.n}")
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+        raise UserError(
+            f"{path} is no .npz file of arrays", str(error), "write it with numpy.savez(FILE, input_name=array)"
+        ) from error
+
+
+def _fill(ports: Iterable[tuple[str, tuple[int, ...], str]], mode: str) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(0)
+    make = {"random": random.random, "zeros": np.zeros, "ones": np.ones}[mode]
+    return {name: np.asarray(make(shape), dtype) for name, shape, dtype in ports}  # type: ignore[operator]
+
+
+def _summary(name: str, value: np.ndarray) -> dict[str, Any]:
+    return {
+        "name": name,
+        "shape": list(value.shape),
+        "dtype": str(value.dtype),
+        "min": float(value.min()),
+        "mean": float(value.mean()),
+        "max": float(value.max()),
+    }

@@ -1,0 +1,1 @@
+"""What a phone is, how to reach one, and the reference phone."""

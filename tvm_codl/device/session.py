@@ -1,0 +1,90 @@
+"""One RPC session of the reference phone, in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from tvm_codl.device.cores import CPU_CORES, named
+
+SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux's prctl
+
+
+def start(conn: socket.socket, work: Path, inherited: list[socket.socket]) -> int:
+    """Forks a process that serves ``conn`` and ends with it; returns its id.
+
+    ``work`` is the session's folder; ``inherited`` are the server's other sockets, which the session must not hold.
+    The caller has one thread, or forking would not be safe.
+    """
+    parent = os.getpid()
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        os.setpgid(0, 0)
+        # SIGSEGV too: TVM's own handler gathers a backtrace, which may take for ever in a process that has crashed.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGSEGV):
+            signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        die_with(parent)
+        for other in inherited:
+            other.close()
+        _serve(conn, work)
+        status = 0
+    except BaseException as error:  # whatever happened, this process must not return into the server's loop
+        print(f"session failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    finally:
+        # Exit without destructors: the order in which TVM and an OpenCL driver take themselves down is not defined.
+        os._exit(status)
+
+
+def die_with(parent: int) -> None:
+    """Has the kernel kill this process when the thread that forked it ends."""
+    ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the kernel was asked
+        os._exit(1)
+
+
+def end(pid: int, work: Path) -> None:
+    """Kills what is left of a session, its children included, and removes its folder."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    with contextlib.suppress(ChildProcessError):  # reaped already, where it ended by itself
+        os.waitpid(pid, 0)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def _serve(conn: socket.socket, work: Path) -> None:
+    import tvm
+
+    from tvm_codl.device import facts
+    from tvm_codl.runtime import plugin
+
+    if cores := named(CPU_CORES):
+        os.sched_setaffinity(0, cores)
+    work.mkdir(parents=True)
+    os.chdir(work)
+    os.environ["TMPDIR"] = str(work)
+    plugin.load()
+
+    def path_of(name: str) -> str:
+        """Where an uploaded file lies; a name that leads out of the session's folder is refused."""
+        path = (work / name).resolve()
+        if not path.is_relative_to(work.resolve()):
+            raise ValueError(f"{name!r} is outside the session's folder")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return str(path)
+
+    tvm.register_func("tvm.rpc.server.workpath", path_of, override=True)
+    tvm.register_func("tvm.rpc.server.load_module", lambda name: tvm.runtime.load_module(path_of(name)), override=True)
+    tvm.register_func("codl.profile", lambda: facts.profile().to_json(), override=True)
+    tvm.get_global_func("rpc.ServerLoop")(conn.fileno())

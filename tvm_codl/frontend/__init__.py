@@ -1,0 +1,1 @@
+"""ONNX → Relay in NHWC, and the networks that ship with the package."""

@@ -1,0 +1,74 @@
+"""``load_model``: an ONNX file or a zoo name → the network as Relay in NHWC."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx
+import tvm
+from tvm import relay
+
+from tvm_codl.errors import UserError
+from tvm_codl.frontend import zoo
+from tvm_codl.frontend.layout import to_nhwc
+from tvm_codl.frontend.model import LoadedModel, Model, Shape
+from tvm_codl.frontend.onnx_file import CHECK, input_dtype, input_shapes, read_onnx, real_inputs
+from tvm_codl.frontend.simplify import simplify
+
+ZOO_PREFIX = "zoo:"
+
+
+def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> LoadedModel:
+    """The network in ``source``, an ONNX path or ``zoo:NAME``, at static shapes.
+
+    ``shapes`` gives the shape of inputs whose shape is dynamic in the file, in the file's own layout.  The module is
+    simplified for inference, has its weights bound as constants and works in NHWC; its inputs and outputs keep the
+    ONNX layout.  Raises :class:`UserError` for a file that is no ONNX, an unknown zoo name, an operator that Relay's
+    importer does not know, and a dynamic shape that ``shapes`` does not fix.
+    """
+    given = dict(shapes or {})
+    sample = None
+    if source.startswith(ZOO_PREFIX):
+        entry = zoo.entry(source.removeprefix(ZOO_PREFIX))
+        path = entry.path()
+        given = {**entry.shapes, **given}
+        name, sample = entry.name, entry.sample
+    else:
+        path = Path(source)
+        name = path.stem
+    proto = read_onnx(path)
+    fixed = input_shapes(proto, given, path)
+    dtypes = {value.name: input_dtype(value) for value in real_inputs(proto)}
+    model = Model(
+        name=name,
+        source=source,
+        inputs=tuple((key, shape, dtypes[key]) for key, shape in fixed.items()),
+        outputs=tuple(value.name for value in proto.graph.output),
+    )
+    module = _import(proto, fixed, path)
+    return LoadedModel(model=model, module=to_nhwc(simplify(module)), onnx_path=path, sample=sample)
+
+
+def _import(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path: Path) -> tvm.IRModule:
+    logging.getLogger("from_onnx").setLevel(logging.ERROR)
+    try:
+        # freeze_params=True folds every weight by compiling a kernel for it, several times slower than binding.
+        module, weights = relay.frontend.from_onnx(proto, shape=dict(shapes), freeze_params=False)
+        module["main"] = relay.build_module.bind_params_by_name(module["main"], weights)
+        return relay.transform.InferType()(module)
+    except tvm.error.OpNotImplemented as error:
+        unknown = str(error).rsplit(":", 1)[-1].strip()
+        raise UserError(
+            f"{path.name} uses operators that Relay's ONNX importer does not know: {unknown}",
+            f"operator set {max(o.version for o in proto.opset_import)}, TVM {tvm.__version__}",
+            "export the model with other operators, e.g. by onnxsim or a lower opset_version",
+        ) from error
+    except Exception as error:  # the importer raises whatever its converters do: assertions, key and value errors
+        lines = str(error).strip().splitlines()
+        raise UserError(
+            f"{path.name} cannot be imported into Relay",
+            f"{type(error).__name__}: {lines[-1] if lines else 'no message'}",
+            CHECK.format(path),
+        ) from error

@@ -1,0 +1,86 @@
+"""Reading an ONNX file: what it is not, what shapes it has, what it needs from the user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+
+from tvm_codl.errors import UserError
+from tvm_codl.frontend.model import Shape
+
+CHECK = "python -c 'import onnx, sys; onnx.checker.check_model(sys.argv[1])' {}"
+SAMPLE = 224  # stands for an unknown height or width in the --shape option that an error proposes
+
+
+def read_onnx(path: Path) -> onnx.ModelProto:
+    """The file's content, weights included.  Raises :class:`UserError` if it is missing or no ONNX."""
+    if not path.is_file():
+        raise UserError(f"no such model file: {path}", "", "name an .onnx file or a zoo model, e.g. zoo:resnet18")
+    again = CHECK.format(path)
+    try:
+        proto = onnx.load(str(path))
+    except DecodeError as error:
+        raise UserError(f"{path} is not an ONNX file", f"{type(error).__name__}: {error}", again) from error
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise UserError(f"{path} cannot be read", f"{type(error).__name__}: {error}", again) from error
+    if not proto.graph.node or not proto.opset_import:
+        raise UserError(f"{path} is not an ONNX file", "it holds no graph and no operator set", again)
+    return proto
+
+
+def input_shapes(proto: onnx.ModelProto, given: Mapping[str, Shape], path: Path) -> dict[str, Shape]:
+    """The static shape of each input: the file's own, or the one ``given``.
+
+    Raises :class:`UserError` for a dynamic dimension that no option fixes, an option for an input that does not exist
+    and an option that contradicts the file.
+    """
+    declared = {value.name: _dimensions(value) for value in real_inputs(proto)}
+    for name, shape in given.items():
+        if name not in declared:
+            raise UserError(f"{path.name} has no input {name!r}", f"its inputs: {', '.join(declared)}", "")
+        _check_given(name, shape, declared[name], path)
+    missing = {name: dims for name, dims in declared.items() if name not in given and None in (d for d, _ in dims)}
+    if missing:
+        evidence = "; ".join(f"{name}: [{', '.join(label for _, label in dims)}]" for name, dims in missing.items())
+        options = " ".join(f"--shape {name}:{_proposal(dims)}" for name, dims in missing.items())
+        raise UserError(f"{path.name} has inputs of dynamic shape", evidence, f"add {options}")
+    fixed = {name: tuple(size for size, _ in dims if size is not None) for name, dims in declared.items()}
+    return {**fixed, **{name: tuple(shape) for name, shape in given.items()}}
+
+
+def real_inputs(proto: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """The inputs without the initializers that older files list among them."""
+    weights = {tensor.name for tensor in proto.graph.initializer}
+    return [value for value in proto.graph.input if value.name not in weights]
+
+
+def input_dtype(value: onnx.ValueInfoProto) -> str:
+    return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)))
+
+
+def _dimensions(value: onnx.ValueInfoProto) -> list[tuple[int | None, str]]:
+    """For each axis its size, or None if dynamic, and what to call it."""
+    dims: list[tuple[int | None, str]] = []
+    for dim in value.type.tensor_type.shape.dim:
+        known = dim.HasField("dim_value") and dim.dim_value > 0
+        dims.append((dim.dim_value, str(dim.dim_value)) if known else (None, dim.dim_param or "?"))
+    return dims
+
+
+def _proposal(dims: list[tuple[int | None, str]]) -> str:
+    sizes = [str(size or (1 if axis == 0 else SAMPLE)) for axis, (size, _) in enumerate(dims)]
+    return f"[{','.join(sizes)}]"
+
+
+def _check_given(name: str, shape: Shape, dims: list[tuple[int | None, str]], path: Path) -> None:
+    agrees = len(shape) == len(dims) and all(size in (None, got) for got, (size, _) in zip(shape, dims, strict=True))
+    if not agrees or any(size < 1 for size in shape):
+        raise UserError(
+            f"the shape {list(shape)} does not fit the input {name!r} of {path.name}",
+            f"the file declares [{', '.join(label for _, label in dims)}]",
+            f"use e.g. --shape {name}:{_proposal(dims)}",
+        )

@@ -1,0 +1,72 @@
+"""A network for inference with as few operators as its arithmetic needs, still in the ONNX layout."""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+from tvm import relay
+
+from tvm_codl.frontend.fold import fold_constants
+from tvm_codl.frontend.rewrite import Site, is_call, rewrite, value_of
+
+
+def simplify(module: tvm.IRModule) -> tvm.IRModule:
+    """Batch normalisation and other constant scales go into the weights before them, biases become one addition.
+
+    ``ForwardFoldScaleAxis`` is left out on purpose: it also moves a scale that is *computed* (squeeze-and-excitation)
+    into the weights behind it, which are then no longer constant.
+    """
+    passes = relay.transform
+    with tvm.transform.PassContext(opt_level=3, config={"tir.disable_cse_tir": True}):
+        module = passes.InferType()(module)
+        module = passes.DynamicToStatic()(module)
+        module = fold_constants(passes.SimplifyInference()(module))
+        module = fold_constants(passes.CanonicalizeOps()(module))
+        module = merge_constants(module)
+        module = fold_constants(passes.BackwardFoldScaleAxis()(passes.InferType()(module)))
+        module = merge_constants(module)
+        return passes.DeadCodeElimination()(passes.InferType()(module))
+
+
+def merge_constants(module: tvm.IRModule) -> tvm.IRModule:
+    """Divisions by a constant become products, constants stand on the right, runs of sums or products become one.
+
+    Copies of what an operator computed (ONNX's Identity) are dropped.
+    """
+    return rewrite(module, _merge)
+
+
+def _merge(site: Site) -> relay.Expr | None:
+    if site.op == "copy" and isinstance(site.args[0], relay.Call):
+        return site.args[0]
+    if site.op not in ("add", "multiply", "divide") or not site.call.checked_type.dtype.startswith("float"):
+        return None
+    op, (x, y) = site.op, site.args
+    constant = value_of(y)
+    if constant is None and op != "divide" and value_of(x) is not None:
+        x, y, constant = y, x, value_of(x)
+    if constant is None:
+        return None
+    if op == "divide":
+        op, constant = "multiply", np.asarray(1.0 / constant, constant.dtype)
+    inner = value_of(x.args[1]) if is_call(x, op) else None
+    if inner is not None and site.uses[x] == 1:
+        constant = np.asarray(inner + constant if op == "add" else inner * constant)
+        x = x.args[0]
+    if op == "multiply" and is_call(x, "add") and is_call(x.args[0], "nn.conv2d_transpose") and site.uses[x] == 1:
+        # FoldScaleAxis knows no transposed convolution: bring the scale next to it, for ``transposed`` to fold.
+        bias = value_of(x.args[1])
+        if bias is not None:
+            return relay.add(relay.multiply(x.args[0], relay.const(constant)), relay.const(bias * constant))
+    if op == "multiply" and constant.size == 1 and _ends_convolution(x):
+        # FoldScaleAxis knows a scale by its having one value for each channel.
+        constant = np.full((site.shape[1], 1, 1), constant.reshape(()), constant.dtype)
+    if constant.size == 1:
+        constant = constant.reshape(())
+    return getattr(relay, op)(x, relay.const(constant))
+
+
+def _ends_convolution(x: relay.Expr) -> bool:
+    if is_call(x, "add") and value_of(x.args[1]) is not None:
+        x = x.args[0]
+    return is_call(x, "nn.conv2d")

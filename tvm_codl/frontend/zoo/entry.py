@@ -1,0 +1,49 @@
+"""One network of the zoo."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from tvm_codl.device.opencl import cache_dir
+from tvm_codl.frontend.model import Shape
+
+
+@dataclass(frozen=True)
+class ZooEntry:
+    """``path()`` is where its ONNX file lies; ``shapes`` are the default shapes of its dynamic inputs.
+
+    ``sample(shape)`` is an input that means something to the network, where noise does not.
+    """
+
+    name: str
+    about: str
+    path: Callable[[], Path]
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    sample: Callable[[Shape], np.ndarray] | None = None
+
+
+def built(name: str, version: int, build: Callable[[], onnx.ModelProto]) -> Callable[[], Path]:
+    """A path function for a network that this package builds; the file is made once and kept in the cache folder.
+
+    ``version`` is part of the file's name and changes when ``build`` does.
+    """
+
+    def path() -> Path:
+        target = cache_dir() / "zoo" / f"{name}-{version}.onnx"
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            proto = build()
+            onnx.checker.check_model(proto)
+            with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as part:
+                part.write(proto.SerializeToString())
+            os.replace(part.name, target)
+        return target
+
+    return path

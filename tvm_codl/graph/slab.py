@@ -1,0 +1,69 @@
+"""Slab: a contiguous part of a tensor along one axis.  ``None`` in its place means the whole tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+
+class Slab(msgspec.Struct, frozen=True):
+    """Indices ``lo <= i < hi`` of ``axis``, everything of the other axes.  ``lo == hi``: nothing is needed."""
+
+    axis: int
+    lo: int
+    hi: int
+
+    @property
+    def extent(self) -> int:
+        return self.hi - self.lo
+
+    @property
+    def empty(self) -> bool:
+        return self.hi <= self.lo
+
+    def within(self, outer: Slab | None) -> Slab:
+        """The same part in coordinates of ``outer``, which contains it.
+
+        Raises ValueError where it does not.
+        """
+        if outer is None:
+            return self
+        if outer.axis != self.axis or self.lo < outer.lo or self.hi > outer.hi:
+            raise ValueError(f"{self} is not within {outer}")
+        return Slab(self.axis, self.lo - outer.lo, self.hi - outer.lo)
+
+    def inside(self, outer: Slab) -> bool:
+        return self.axis == outer.axis and outer.lo <= self.lo and self.hi <= outer.hi
+
+
+Need = Slab | None
+"""What of a tensor is needed: a part, an empty part, or (None) the whole."""
+
+
+def shape_of(shape: tuple[int, ...], need: Need) -> tuple[int, ...]:
+    """The shape of the part ``need`` of a tensor of ``shape``."""
+    if need is None:
+        return shape
+    return (*shape[: need.axis], need.extent, *shape[need.axis + 1 :])
+
+
+def hull(needs: Iterable[Need]) -> Need:
+    """The smallest part that contains all ``needs``: one slab if they share an axis, else the whole.
+
+    Empty parts count for nothing; if all are empty, so is the hull.  ``needs`` must not be empty.
+    """
+    found: Slab | None = None
+    nothing: Slab | None = None
+    for need in needs:
+        if need is None:
+            return None
+        if need.empty:
+            nothing = need
+        elif found is None:
+            found = need
+        elif found.axis != need.axis:
+            return None
+        else:
+            found = Slab(need.axis, min(found.lo, need.lo), max(found.hi, need.hi))
+    return nothing if found is None else found

@@ -1,0 +1,103 @@
+"""Why each operator is where it is, in words; and the plans and times that a plan is compared with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from tvm_codl.errors import UserError
+from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.graph.split import Axis
+from tvm_codl.plan.candidates import Candidate
+from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
+
+
+def reason(
+    chosen: Candidate,
+    options: Sequence[Candidate],
+    axes: Mapping[str, Axis],
+    share_ms: float,
+    excess_ms: Sequence[float],
+) -> str:
+    """One line in words.  ``options`` starts with cpu and gpu; ``excess_ms[i]`` is what option i would add."""
+    cpu, gpu = options[0].ms, options[1].ms
+    better = min(("cpu", cpu), ("gpu", gpu), key=lambda one: one[1])
+    placement = chosen.placement
+    if placement.on == "split":
+        words = (
+            f"split {placement.at}/{axes[placement.axis].extent} {placement.axis}: "
+            f"{_ms(chosen.ms)} ms vs {_ms(better[1])} on {better[0]} alone"
+        )
+        return words + (f", {_ms(share_ms)} ms to share" if share_ms > 0 else "")
+    here, there = (("cpu", cpu), ("gpu", gpu)) if placement.on == "cpu" else (("gpu", gpu), ("cpu", cpu))
+    if math.isinf(there[1]):
+        return f"{here[0]}: the {there[0]} does not run it"
+    splits = [option for option in options[2:] if math.isfinite(option.ms)]
+    if not axes:
+        why = "no split rule: opaque"
+    elif not splits:
+        why = "no legal cut"
+    else:
+        fastest = min(splits, key=lambda option: option.ms)
+        words = f"{fastest.placement.at}/{axes[fastest.placement.axis].extent} {fastest.placement.axis}"
+        if fastest.ms >= here[1]:
+            why = f"the best split ({words}) takes {_ms(fastest.ms)} ms, the whole {_ms(here[1])}"
+        else:
+            index = list(options).index(fastest)
+            lost = here[1] - fastest.ms + max(0.0, excess_ms[index])
+            why = f"too small to share: the best split ({words}) saves {_ms(here[1] - fastest.ms)} ms, "
+            why += f"its sharing costs {_ms(lost)}"
+    if here[1] > there[1]:
+        why += f"; {there[0]} takes {_ms(there[1])} ms, but its neighbours are on the {here[0]}"
+    return f"{here[0]} {_ms(here[1])} ms: {why}"
+
+
+def explain(plan: Plan) -> str:
+    """A text table, one line an operator, with what it costs and its reason."""
+    rows: list[tuple[str, ...]] = [("operator", "placement", "cpu ms", "gpu ms", "plan ms", "share ms", "reason")]
+    for planned in plan.operators:
+        rows.append(
+            (
+                f"{planned.operator} {planned.name}",
+                placement_words(planned.placement),
+                *(_ms(ms) for ms in (planned.cpu_ms, planned.gpu_ms, planned.planned_ms, planned.share_ms)),
+                planned.reason,
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if column < 2 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=False))
+        ]
+        lines.append("  ".join([*cells, row[6]]).rstrip())
+    lines.append(f"predicted: {_ms(plan.predicted_ms)} ms")
+    return "\n".join(lines)
+
+
+def placement_words(placement: Placement) -> str:
+    return f"{placement.axis}@{placement.at}" if placement.on == "split" else placement.on
+
+
+def uniform_plan(graph: OpGraph, on: Literal["cpu", "gpu"], model: str = "", device: str = "") -> Plan:
+    """``cpu-only`` or ``gpu-only``: every operator whole on one processor."""
+    operators = tuple(
+        PlannedOperator(operator.id, operator.name, Placement(on), reason=f"{on} only") for operator in graph.operators
+    )
+    return Plan(model, device, operators)
+
+
+def ideal_ms(cpu_ms: Sequence[float], gpu_ms: Sequence[float]) -> float:
+    """The sum over operators of 1 / (1/cpu + 1/gpu): every one shared perfectly, for nothing.
+
+    Infinite times count as the other processor's alone.  Raises :class:`UserError` for lists of unequal length.
+    """
+    if len(cpu_ms) != len(gpu_ms):
+        raise UserError("the ideal time needs both times of every operator", f"{len(cpu_ms)} and {len(gpu_ms)} times")
+    return sum(1.0 / (1.0 / c + 1.0 / g) if c > 0 and g > 0 else 0.0 for c, g in zip(cpu_ms, gpu_ms, strict=True))
+
+
+def _ms(ms: float) -> str:
+    return f"{ms:.3f}" if ms < 1 else f"{ms:.2f}"

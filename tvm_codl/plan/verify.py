@@ -1,0 +1,87 @@
+"""Whether a plan is legal for a graph; a plan may come from anywhere, the search and a text editor included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tvm_codl.errors import UserError
+from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.graph.split import Axis
+from tvm_codl.plan.plan import FORMAT, Plan, PlannedOperator
+
+Axes = Mapping[int, Mapping[str, Axis]]
+
+
+def verify_plan(plan: Plan, graph: OpGraph, axes: Axes) -> None:
+    """Raise :class:`UserError` for the first operator that cannot be where the plan has it.
+
+    ``axes`` maps an operator's id to its legal axes by name; an operator that is missing there has none.
+    The message names the operator and the reason, and lists the legal choices.
+    """
+    if plan.format != FORMAT:
+        raise UserError(f"the plan has format {plan.format}, this version reads {FORMAT}")
+    names = {operator.id: operator.name for operator in graph.operators}
+    seen: set[int] = set()
+    for planned in plan.operators:
+        if planned.operator not in names:
+            raise UserError(
+                f"the plan places operator {planned.operator} ({planned.name!r}), which the network does not have",
+                f"the network has {len(names)} operators, with ids {_ids(names)}",
+                "was the plan made for another model? tvm-codl plan MODEL makes a new one",
+            )
+        if planned.name != names[planned.operator]:
+            raise UserError(
+                f"the plan calls operator {planned.operator} {planned.name!r}; in the network it is "
+                f"{names[planned.operator]!r}",
+                next="was the plan made for another model? tvm-codl plan MODEL makes a new one",
+            )
+        if planned.operator in seen:
+            raise UserError(f"the plan places {_title(planned)} twice", next="leave one of the two entries")
+        seen.add(planned.operator)
+        _verify_placement(planned, axes.get(planned.operator, {}))
+    missing = [f"{id} ({names[id]})" for id in names if id not in seen]
+    if missing:
+        raise UserError(
+            f"the plan places {len(seen)} of the network's {len(names)} operators",
+            f"missing: {', '.join(missing[:5])}{' ...' if len(missing) > 5 else ''}",
+        )
+
+
+def _verify_placement(planned: PlannedOperator, axes: Mapping[str, Axis]) -> None:
+    placement = planned.placement
+    splits = [_choices(axis) for axis in axes.values() if axis.granule < axis.extent]
+    legal = f"legal placements: {'; '.join(['cpu', 'gpu', *splits])}"
+    if placement.on not in ("cpu", "gpu", "split"):
+        raise UserError(f"{_title(planned)} is placed on {placement.on!r}", legal)
+    if placement.on != "split":
+        if placement.axis or placement.at:
+            raise UserError(
+                f"{_title(planned)} is placed whole on the {placement.on}, yet has an axis or a cut",
+                legal,
+                'set "on" to "split", or remove "axis" and "at"',
+            )
+        return
+    if not axes:
+        raise UserError(f"{_title(planned)} cannot be split: it has no split rule", legal)
+    axis = axes.get(placement.axis)
+    if axis is None:
+        raise UserError(f"{_title(planned)} cannot be split along {placement.axis!r}", legal)
+    if not 1 <= placement.at <= axis.extent - 1:
+        raise UserError(f"{_title(planned)}: cut {placement.at} is outside 1..{axis.extent - 1} of {axis.name}", legal)
+    if placement.at % axis.granule:
+        raise UserError(
+            f"{_title(planned)}: cut {placement.at} of {axis.name} is not a multiple of {axis.granule}", legal
+        )
+
+
+def _choices(axis: Axis) -> str:
+    step = f", in steps of {axis.granule}" if axis.granule > 1 else ""
+    return f"split {axis.name} at {axis.granule}..{(axis.extent - 1) // axis.granule * axis.granule}{step}"
+
+
+def _title(planned: PlannedOperator) -> str:
+    return f"operator {planned.operator} ({planned.name})"
+
+
+def _ids(names: Mapping[int, str]) -> str:
+    return f"{min(names)}..{max(names)}" if names else "none"

@@ -1,0 +1,82 @@
+"""The pass that marks each operator of a prepared module with its placement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tvm
+from tvm import relay
+
+from tvm_codl.errors import UserError
+from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.graph.split import NoSplit, axes, piece
+from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
+from tvm_codl.plan.verify import verify_plan
+from tvm_codl.relay.extract import read
+from tvm_codl.relay.walk import rewrite
+
+PLACEMENT, CHAIN = "codl.placement", "codl.chain"
+
+
+def AnnotateCoExecution(plan: Plan) -> tvm.transform.Pass:
+    """Marks every primitive function of a prepared module with where ``plan`` places it.
+
+    The function attribute ``codl.placement`` is ``cpu``, ``gpu`` or ``split:AXIS:AT``; ``codl.chain`` the chain's
+    number.  Raises UserError, with the operator and the reason, if the plan is not legal for this network.
+    """
+
+    def annotate(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        graph, _weights, calls = read(mod)
+        check(plan, graph)
+        placed = {planned.operator: planned for planned in plan.operators}
+        marks = {call: placed[id] for id, call in calls.items()}
+
+        def mark(expr: relay.Expr, new: Sequence[relay.Expr]) -> relay.Expr | None:
+            if expr not in marks:
+                return None
+            function = expr.op.with_attr(PLACEMENT, to_text(marks[expr].placement))
+            return relay.Call(function.with_attr(CHAIN, marks[expr].chain), list(new), expr.attrs)
+
+        main = mod["main"]
+        body = rewrite(main.body, mark)
+        result = tvm.IRModule(dict(mod.functions_items()), mod.type_definitions)
+        result["main"] = relay.Function(main.params, body, main.ret_type, main.type_params, main.attrs)
+        return relay.transform.InferType()(result)
+
+    return tvm.transform.module_pass(annotate, opt_level=0, name="AnnotateCoExecution")
+
+
+def check(plan: Plan, graph: OpGraph) -> None:
+    """Raises UserError where the plan is not legal for the graph."""
+    verify_plan(plan, graph, {operator.id: axes(operator, graph) for operator in graph.operators})
+    for planned in plan.operators:
+        _check_cut(planned, graph)
+
+
+def _check_cut(planned: PlannedOperator, graph: OpGraph) -> None:
+    """Some cuts inside a legal axis are none, e.g. where a piece would read nothing but padding."""
+    if planned.placement.on != "split":
+        return
+    operator = graph.operators[planned.operator]
+    name, at = planned.placement.axis, planned.placement.at
+    axis = axes(operator, graph)[name]
+    try:
+        piece(operator, graph, name, 0, at)
+        piece(operator, graph, name, at, axis.extent)
+    except NoSplit as error:
+        raise UserError(
+            f"operator {planned.operator} ({planned.name}) can not be split at {at} of its {name}",
+            evidence=str(error),
+            next="choose another cut, or place it whole",
+        ) from error
+
+
+def to_text(placement: Placement) -> str:
+    return f"split:{placement.axis}:{placement.at}" if placement.on == "split" else placement.on
+
+
+def from_text(text: str) -> Placement:
+    if not text.startswith("split:"):
+        return Placement(text)  # type: ignore[arg-type]
+    _, axis, at = text.split(":")
+    return Placement("split", axis, int(at))

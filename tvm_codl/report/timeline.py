@@ -1,0 +1,72 @@
+"""Timeline: what both processors did in one run, and how much of it at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from tvm_codl.errors import CheckFailed
+
+Interval = tuple[float, float]
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One kernel, wait or share; microseconds on one clock.  ``region`` is the function that it belongs to."""
+
+    name: str
+    processor: Literal["cpu", "gpu"]
+    kind: Literal["kernel", "wait", "share"]
+    start_us: float
+    end_us: float
+    region: str = ""
+
+
+def read_events(timeline: bytes | str | Sequence[object]) -> tuple[Event, ...]:
+    """The runtime's timeline, as JSON text or as its decoded list, in order of start.
+
+    Raises :class:`CheckFailed` for anything else, and for an event that ends before it starts.
+    """
+    try:
+        if isinstance(timeline, (bytes, str)):
+            events = msgspec.json.decode(timeline, type=tuple[Event, ...])
+        else:
+            events = msgspec.convert(timeline, tuple[Event, ...], from_attributes=True)
+    except msgspec.DecodeError as error:
+        raise CheckFailed("the runtime's timeline cannot be read", str(error)) from error
+    for event in events:
+        if not event.start_us <= event.end_us:
+            raise CheckFailed("the runtime's timeline has an event that ends before it starts", repr(event))
+    return tuple(sorted(events, key=lambda event: (event.start_us, event.end_us, event.processor, event.name)))
+
+
+def busy(events: Iterable[Event], processor: str) -> list[Interval]:
+    """Disjoint intervals, in order, in which ``processor`` ran at least one kernel; waits do not count."""
+    times = sorted((e.start_us, e.end_us) for e in events if e.processor == processor and e.kind == "kernel")
+    union: list[Interval] = []
+    for start, end in times:
+        if union and start <= union[-1][1]:
+            union[-1] = (union[-1][0], max(union[-1][1], end))
+        else:
+            union.append((start, end))
+    return union
+
+
+def overlap(events: Sequence[Event]) -> float:
+    """Share, 0 to 1, of the time from the first start to the last end in which both processors ran a kernel."""
+    if not events:
+        return 0.0
+    span = max(e.end_us for e in events) - min(e.start_us for e in events)
+    return _common(busy(events, "cpu"), busy(events, "gpu")) / span if span > 0 else 0.0
+
+
+def _common(a: Sequence[Interval], b: Sequence[Interval]) -> float:
+    total, i, j = 0.0, 0, 0
+    while i < len(a) and j < len(b):
+        total += max(0.0, min(a[i][1], b[j][1]) - max(a[i][0], b[j][0]))
+        if a[i][1] <= b[j][1]:
+            i += 1
+        else:
+            j += 1
+    return total

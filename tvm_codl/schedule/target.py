@@ -1,0 +1,96 @@
+"""The two TVM targets of a phone: LLVM code for its CPU, OpenCL for its GPU.
+
+Both carry keys of our own, so that our kernels are chosen for them and nothing changes for stock targets.  The key
+``v<lanes>`` says how wide the vectors are in which weights are packed and results are computed.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+
+import tvm
+
+CPU_KEY = "codl_cpu"
+GPU_KEY = "codl_gpu"
+KEY = "codl"
+LANES = (16, 8, 4)
+
+# What LLVM is told where the host's name is unknown to it, by the instructions that Linux reports.
+_KNOWN = (
+    ("skylake-avx512", {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}),
+    ("haswell", {"avx2", "fma", "bmi2", "f16c"}),
+)
+
+
+def cpu_target(mcpu: str = "", mattr: str = "", mtriple: str = "", lanes: int = 0) -> tvm.target.Target:
+    """The target for the CPU; without arguments, for this machine's.
+
+    ``lanes`` is the number of float32 in a vector register; 0 finds it from ``mcpu``: 16 with AVX-512, 8 with AVX2, 4 with NEON.
+    """
+    if not mcpu and not mtriple:
+        mcpu = host_processor()
+    plain = _join("llvm", mtriple=mtriple, mcpu=mcpu, mattr=mattr)
+    lanes = lanes or _register_lanes(plain)
+    keys = f"{CPU_KEY},{KEY},v{lanes}," + ("arm_cpu,cpu" if _is_arm(mtriple) else "cpu")
+    return tvm.target.Target(f"{plain} -keys={keys}")
+
+
+def gpu_target(
+    host: tvm.target.Target | None = None, lanes: int = 0, max_threads: int = 256, model: str = ""
+) -> tvm.target.Target:
+    """The target for the OpenCL device, whose host code is ``host``'s (default: :func:`cpu_target`).
+
+    ``lanes`` is the width of a kernel's vectors: a CPU that plays a GPU wants its register's width (the default, from
+    ``host``), a real GPU 4.  ``max_threads`` is the device's work-group limit.
+    """
+    host = host or cpu_target()
+    lanes = lanes or vector_lanes(host)
+    text = _join("opencl", keys=f"{GPU_KEY},{KEY},v{lanes},opencl,gpu", max_num_threads=max_threads, model=model)
+    return tvm.target.Target(text, host=host)
+
+
+def vector_lanes(target: tvm.target.Target) -> int:
+    """The ``v<lanes>`` key of a target of ours; 1 for another target."""
+    for key in target.keys:
+        if key[:1] == "v" and key[1:].isdigit():
+            return int(key[1:])
+    return 1
+
+
+def is_gpu(target: tvm.target.Target) -> bool:
+    return "gpu" in target.keys
+
+
+def host_processor() -> str:
+    """The name by which LLVM knows this machine's processor; empty where a generic one must do."""
+    name = str(tvm.target.codegen.llvm_get_system_cpu())
+    if name not in ("", "generic", "x86-64"):
+        return name
+    try:
+        words = set(Path("/proc/cpuinfo").read_text().split())
+    except OSError:
+        return ""
+    return next((known for known, needed in _KNOWN if needed <= words), "")
+
+
+def _register_lanes(llvm: str) -> int:
+    with tvm.target.Target(llvm):
+        if _has("avx512f"):
+            return 16
+        return 8 if _has("avx2") else 4
+
+
+def _has(feature: str) -> bool:
+    return bool(tvm.target.codegen.llvm_cpu_has_features(feature))
+
+
+def _is_arm(mtriple: str) -> bool:
+    machine = mtriple.split("-")[0] if mtriple else platform.machine()
+    return machine in ("aarch64", "arm64")
+
+
+def _join(kind: str, **options: object) -> str:
+    parts: Iterable[str] = (f"-{name}={value}" for name, value in options.items() if value)
+    return " ".join((kind, *parts))

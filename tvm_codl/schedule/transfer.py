@@ -1,0 +1,170 @@
+"""Which configuration a kernel gets while a network is built: measured, taken over from a relative, or estimated.
+
+Splitting makes pieces: the same operator with fewer rows or fewer output channels.  A piece takes the configuration of
+the nearest measured operator of its family (same task, window, input channels, stride and width of the output); the
+knobs are plain integers and are made legal for the piece by :func:`tvm_codl.schedule.tiles.fit`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import tvm
+from tvm import autotvm
+from tvm.autotvm.task.space import FallbackConfigEntity
+
+import tvm_codl.tuned
+from tvm_codl.errors import UserError
+from tvm_codl.schedule.conv2d import TASK as CONV2D
+from tvm_codl.schedule.dense import BATCH_MATMUL, DENSE
+from tvm_codl.schedule.depthwise import TASK as DEPTHWISE
+from tvm_codl.schedule.target import KEY, is_gpu
+
+TASKS = frozenset((CONV2D, DEPTHWISE, DENSE, BATCH_MATMUL))
+SHIPPED = Path(tvm_codl.tuned.__file__).parent
+
+
+class Family(msgspec.Struct, frozen=True):
+    """What a piece has in common with its operator, and how large it is."""
+
+    common: tuple[Any, ...]
+    extents: tuple[int, ...]
+
+    def distance(self, other: Family) -> float:
+        return sum(abs(math.log(a / b)) for a, b in zip(self.extents, other.extents, strict=True))
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One measured configuration; ``seconds`` is its mean time."""
+
+    workload: tuple[Any, ...]
+    config: Any
+    seconds: float
+
+
+class Scheduled(autotvm.DispatchContext):
+    """A dispatch context for our targets; answers every query and never warns.  ``seen`` lists what was asked."""
+
+    def __init__(self, records: dict[str, list[Record]]) -> None:
+        super().__init__()
+        self._exact: dict[tuple[str, Any], Record] = {}
+        self._families: dict[tuple[str, Any], list[tuple[Family, Record]]] = {}
+        self._answers: dict[tuple[str, Any], Any] = {}
+        self.seen: dict[tuple[str, Any], str] = {}
+        for processor, found in records.items():
+            for record in found:
+                self._add(processor, record)
+
+    def _add(self, processor: str, record: Record) -> None:
+        key = (processor, record.workload)
+        known = self._exact.get(key)
+        if known is None or record.seconds < known.seconds:
+            self._exact[key] = record
+            family = family_of(record.workload)
+            relatives = self._families.setdefault((processor, family.common), [])
+            relatives[:] = [(f, r) for f, r in relatives if r.workload != record.workload] + [(family, record)]
+
+    def _query_inside(self, target: tvm.target.Target, workload: Any) -> Any:
+        if workload is None or workload[0] not in TASKS or KEY not in target.keys:
+            return None
+        processor = "gpu" if is_gpu(target) else "cpu"
+        key = (processor, _plain(workload))
+        # The compute and the schedule of one kernel ask separately and must hear the same.
+        if key not in self._answers:
+            self._answers[key], self.seen[key] = self._answer(*key)
+        return self._answers[key]
+
+    def _answer(self, processor: str, workload: Any) -> tuple[Any, str]:
+        exact = self._exact.get((processor, workload))
+        if exact is not None:
+            return exact.config, "measured"
+        family = family_of(workload)
+        relatives = self._families.get((processor, family.common), [])
+        if relatives:
+            _, nearest = min(relatives, key=lambda pair: (family.distance(pair[0]), pair[1].seconds))
+            return nearest.config, "transferred"
+        return FallbackConfigEntity(), "estimated"
+
+    def update(self, target: tvm.target.Target, workload: Any, cfg: Any) -> None:
+        self._answers[("gpu" if is_gpu(target) else "cpu", _plain(workload))] = cfg
+
+
+@contextmanager
+def scheduled(records_paths: Iterable[str | Path] = (), shipped: bool = True) -> Iterator[Scheduled]:
+    """The context to build in: records shipped with the package, then the user's, then estimates.
+
+    Raises :class:`UserError` for a file that is missing or holds a line that is no AutoTVM record.
+    """
+    paths = [*(sorted(SHIPPED.glob("*.log")) if shipped else []), *map(Path, records_paths)]
+    records: dict[str, list[Record]] = {"cpu": [], "gpu": []}
+    for path in paths:
+        for processor, record in read_records(path):
+            records[processor].append(record)
+    was_silent = autotvm.GLOBAL_SCOPE.silent
+    autotvm.GLOBAL_SCOPE.silent = True
+    try:
+        with Scheduled(records) as context:
+            yield context
+    finally:
+        autotvm.GLOBAL_SCOPE.silent = was_silent
+
+
+def read_records(path: Path) -> list[tuple[str, Record]]:
+    """The successful records in an AutoTVM JSON-lines file that are for kernels and targets of ours."""
+    found: list[tuple[str, Record]] = []
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read tuning records from {path}", str(error), "tvm-codl tune MODEL -o FILE") from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        try:
+            decoded = autotvm.record.decode(line)
+        except Exception as error:  # TVM's decoder raises whatever its parts do
+            raise UserError(
+                f"{path}:{number} is no tuning record", f"{type(error).__name__}: {error}", "remove the line"
+            ) from error
+        if decoded is None:
+            continue  # written by another version of AutoTVM
+        measured, result = decoded
+        target, workload = measured.target, _plain(measured.task.workload)
+        if result.error_no == 0 and workload[0] in TASKS and KEY in target.keys:
+            seconds = sum(result.costs) / len(result.costs)
+            found.append(("gpu" if is_gpu(target) else "cpu", Record(workload, measured.config, seconds)))
+    return found
+
+
+def family_of(workload: tuple[Any, ...]) -> Family:
+    """``workload`` without what a piece may change: rows and output channels."""
+    task, *args = workload
+    if task in (CONV2D, DEPTHWISE):
+        (_, data, _), (_, kernel, _), strides, padding, dilation, *_ = args
+        n, h, w, c = data
+        top, left, bottom, right = padding if len(padding) == 4 else (*padding, *padding)
+        window = kernel[1:3] if len(kernel) == 5 else kernel[:2]
+        rows = (h + top + bottom - (window[0] - 1) * dilation[0] - 1) // strides[0] + 1
+        if task == DEPTHWISE:
+            return Family((task, n, w, window, strides, left, right, dilation, kernel[3]), (rows, c))
+        lanes = kernel[4] if len(kernel) == 5 else 0
+        channels = kernel[0] * kernel[4] if len(kernel) == 5 else kernel[3]
+        return Family((task, n, w, c, window, lanes, strides, left, right, dilation), (rows, channels))
+    if task == DENSE:
+        (_, (m, k), _), (_, weight, _), *_ = args
+        lanes = weight[2] if len(weight) == 3 else 0
+        return Family((task, k, lanes), (m, weight[0] * max(1, lanes)))
+    (_, x, _), (_, y, _), transpose_a, transpose_b, *_ = args
+    k, m = x[1:] if transpose_a else x[:0:-1]
+    return Family((task, k, transpose_a, transpose_b), (x[0], m, y[1] if transpose_b else y[2]))
+
+
+def _plain(value: Any) -> Any:
+    """Lists as tuples and TVM's integers as Python's, so that a workload read from a file equals one just asked for."""
+    if isinstance(value, (tuple, list, tvm.ir.Array)):
+        return tuple(_plain(v) for v in value)
+    return value.value if hasattr(value, "value") else value

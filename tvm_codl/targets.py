@@ -1,0 +1,52 @@
+"""The two TVM targets of a phone, from what its profile says."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import msgspec
+import tvm
+
+import tvm_codl.schedule  # noqa: F401 - registers our kernels for our targets
+from tvm_codl.device.profile import DeviceProfile
+from tvm_codl.errors import UserError
+from tvm_codl.schedule.target import cpu_target, gpu_target
+from tvm_codl.schedule.transfer import SHIPPED, scheduled
+
+
+class Toolchain(msgspec.Struct, frozen=True):
+    """Targets, and the tuned schedules that go with them; ``build_id`` changes with any of these."""
+
+    cpu: tvm.target.Target
+    gpu: tvm.target.Target
+    records: tuple[Path, ...]
+    build_id: str
+
+    def scheduled(self) -> AbstractContextManager[object]:
+        """The context in which kernels are built: shipped records, then these."""
+        return scheduled(self.records)
+
+
+def toolchain(profile: DeviceProfile, tuning_records: Path | None = None) -> Toolchain:
+    """Targets for a phone of that profile, with the shipped records and the user's."""
+    cpu = cpu_target(mtriple=_option(profile.cpu_target, "mtriple"), mcpu=_option(profile.cpu_target, "mcpu"))
+    gpu = gpu_target(cpu, max_threads=profile.max_work_group or 256)
+    records = (tuning_records,) if tuning_records else ()
+    digest = hashlib.sha256(f"{tvm.__version__}|{cpu}|{gpu}|{profile.build_id}".encode())
+    sources = sorted((Path(__file__).parent / "schedule").glob("*.py"))
+    for path in (*records, *sorted(SHIPPED.glob("*.log")), *sources):
+        try:
+            digest.update(path.read_bytes())
+        except OSError as error:
+            raise UserError(f"cannot read tuning records from {path}", str(error)) from error
+    return Toolchain(cpu, gpu, records, digest.hexdigest()[:16])
+
+
+def _option(target: str, name: str) -> str:
+    """The value of ``-name=value`` in a target string; empty where it has none."""
+    for word in target.split():
+        if word.startswith(f"-{name}="):
+            return word.partition("=")[2]
+    return ""

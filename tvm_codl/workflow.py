@@ -1,0 +1,239 @@
+"""From a model to a running library, step by step: what the commands and the tutorials call."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import tvm
+
+from tvm_codl.build.library import build
+from tvm_codl.cost.model import CostModel, samples_of
+from tvm_codl.device.opencl import cache_dir
+from tvm_codl.device.profile import DeviceProfile
+from tvm_codl.errors import DeviceError, UserError
+from tvm_codl.frontend.model import LoadedModel
+from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.graph.split import Axis, axes
+from tvm_codl.measure.probe import split_probes, whole_probes
+from tvm_codl.measure.session import Session, open_remote
+from tvm_codl.measure.sharing import measure_sharing
+from tvm_codl.plan.candidates import Candidate, candidates
+from tvm_codl.plan.explain import uniform_plan
+from tvm_codl.plan.plan import Placement, Plan
+from tvm_codl.plan.search import search
+from tvm_codl.plan.verify import verify_plan
+from tvm_codl.records.store import RecordStore
+from tvm_codl.relay.annotate import AnnotateCoExecution
+from tvm_codl.relay.extract import extract
+from tvm_codl.relay.partition import PartitionCoExecution
+from tvm_codl.runtime.comodule import CoModule
+from tvm_codl.targets import Toolchain, toolchain
+
+Log = Callable[[str], None]
+
+#: Operators below this share of the whole time are not worth a measurement of their pieces.
+WORTH_MEASURING = 0.004
+ROUNDS = 3
+#: A plan must beat the better processor by this much in the final measurement, or that processor is the plan.
+MARGIN = 1.0
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A network ready to be planned.  ``axes``: by operator id, the axes along which it can be split."""
+
+    model: LoadedModel
+    graph: OpGraph
+    weights: Mapping[str, np.ndarray]
+    module: tvm.IRModule
+    axes: Mapping[int, Mapping[str, Axis]]
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+
+def prepare(model: LoadedModel) -> Prepared:
+    """Simplifies the network and finds its operators."""
+    graph, weights, module = extract(model.module)
+    return Prepared(model, graph, weights, module, {o.id: axes(o, graph) for o in graph.operators})
+
+
+def default_records() -> Path:
+    """The record store that all commands share unless told otherwise."""
+    return cache_dir() / "records.sqlite"
+
+
+def make_plan(
+    prepared: Prepared,
+    phone: Any,
+    *,
+    budget_s: float = 120.0,
+    log: Log = lambda _: None,
+    records: Path | None = None,
+    tuning_records: Path | None = None,
+    check: bool = True,
+) -> Plan:
+    """Measures, learns and plans, and measures the plan against each processor alone.
+
+    ``budget_s`` bounds the measuring of pieces (whole operators are always measured).  With ``check`` the result is
+    never slower than the better processor: where the measured plan loses, that processor is the plan.
+    """
+    tools = toolchain(phone.profile, tuning_records)
+    started = time.monotonic()
+    with RecordStore(records or default_records()) as store:
+        session = Session(
+            prepared.graph,
+            prepared.weights,
+            tools.cpu,
+            tools.gpu,
+            phone,
+            phone.profile.name,
+            tools.build_id,
+            store,
+            log,
+            tools.scheduled,
+        )
+        sharing = measure_sharing(phone, tools.cpu, tools.gpu)
+        log(f"a wait costs {sharing.wait_cpu_ms * 1e3:.0f} us, a change of layout {sharing.relayout_ms_per_mb:.2f} ms/MB")
+        known = {(r.workload, r.processor): r for r in session.measure(whole_probes(prepared.graph))}
+        deadline = started + budget_s
+        plan = None
+        for number in range(ROUNDS + 1):
+            model = CostModel.fit(samples_of(known.values()), {"device": phone.profile.name, "build": tools.build_id})
+            choices = candidates(prepared.graph, prepared.axes, model)
+            plan = search(prepared.graph, choices, sharing, prepared.axes, prepared.name, phone.profile.name)
+            log(f"round {number}: predicted {plan.predicted_ms:.2f} ms after {len(known)} measurements")
+            wanted = split_probes(prepared.graph, prepared.axes, _worth_measuring(prepared, plan, choices))
+            missing = [p for p in wanted if (p.key, p.processor) not in known]
+            if number == ROUNDS or not missing or time.monotonic() > deadline:
+                break
+            known |= {(r.workload, r.processor): r for r in session.measure(missing, deadline)}
+    assert plan is not None
+    return _checked(prepared, plan, phone, tools, log) if check else plan
+
+
+def _worth_measuring(
+    prepared: Prepared, plan: Plan, choices: Mapping[int, tuple[Candidate, ...]]
+) -> list[tuple[int, Placement]]:
+    """The plan's own splits, and along each axis of a costly operator the split that looks best."""
+    total = sum(min(c.ms for c in choices[o.operator]) for o in plan.operators) or 1.0
+    wanted = []
+    for planned in plan.operators:
+        options = choices[planned.operator]
+        if min(c.ms for c in options[:2]) < WORTH_MEASURING * total:
+            continue
+        if planned.placement.on == "split":
+            wanted.append((planned.operator, planned.placement))
+        for axis in prepared.axes[planned.operator]:
+            along = [c for c in options if c.placement.axis == axis]
+            if along:
+                wanted.append((planned.operator, min(along, key=lambda c: c.ms).placement))
+    return wanted
+
+
+def _checked(prepared: Prepared, plan: Plan, phone: Any, tools: Toolchain, log: Log) -> Plan:
+    """``plan``, or the better processor alone where that is as fast on the phone."""
+    if len({o.placement.on for o in plan.operators}) == 1 and plan.operators[0].placement.on != "split":
+        return plan
+    uniform = {on: uniform_plan(prepared.graph, on, plan.model, plan.device) for on in ("cpu", "gpu")}
+    plans = {"plan": plan, **uniform}
+    modules = {
+        name: open_library(library_for(prepared, p, phone.profile, tools, log), phone) for name, p in plans.items()
+    }
+    times = interleaved(modules, prepared.model.sample_inputs(), 7)
+    middle = {name: float(np.median(t)) for name, t in times.items()}
+    best = min(("cpu", "gpu"), key=lambda on: middle[on])
+    log(f"measured: plan {middle['plan']:.2f} ms, cpu {middle['cpu']:.2f} ms, gpu {middle['gpu']:.2f} ms")
+    if middle["plan"] * MARGIN < middle[best]:
+        return plan
+    words = f"the whole network on the {best}: measured {middle[best]:.2f} ms against {middle['plan']:.2f} ms split"
+    chosen = uniform_plan(prepared.graph, best, plan.model, plan.device)  # type: ignore[arg-type]
+    lines = tuple(msgspec.structs.replace(o, reason=words) for o in chosen.operators)
+    return msgspec.structs.replace(chosen, operators=lines, predicted_ms=middle[best])
+
+
+def interleaved(
+    modules: Mapping[str, CoModule], inputs: Mapping[str, np.ndarray], repeat: int
+) -> dict[str, list[float]]:
+    """Milliseconds of each module, ``repeat`` samples, taken in turn so that drift meets them all alike."""
+    samples: dict[str, list[float]] = {name: [] for name in modules}
+    for module in modules.values():
+        module.run(inputs)
+        module.benchmark(1, 2)
+    for _ in range(repeat):
+        for name, module in modules.items():
+            samples[name] += module.benchmark(1, 1)
+    return samples
+
+
+def partition(prepared: Prepared, plan: Plan) -> tvm.IRModule:
+    """The partitioned Relay module.  Raises :class:`UserError` for a plan that is illegal for this network."""
+    verify_plan(plan, prepared.graph, prepared.axes)
+    passes = tvm.transform.Sequential([AnnotateCoExecution(plan), PartitionCoExecution()])
+    with tvm.transform.PassContext(opt_level=3):
+        return passes(prepared.module)
+
+
+def build_library(
+    prepared: Prepared,
+    plan: Plan,
+    profile: DeviceProfile,
+    out: Path,
+    log: Log = lambda _: None,
+    tuning_records: Path | None = None,
+) -> Path:
+    """Builds one ``.so`` for a phone of that profile at ``out``."""
+    return _build(prepared, plan, toolchain(profile, tuning_records), out, log)
+
+
+def _build(prepared: Prepared, plan: Plan, tools: Toolchain, out: Path, log: Log) -> Path:
+    started = time.monotonic()
+    partitioned = partition(prepared, plan)
+    with tools.scheduled():
+        library = build(partitioned, tools.cpu, tools.gpu, msgspec.to_builtins(plan), prepared.model.outputs)
+    path = library.export(out)
+    log(f"built {path.name} ({path.stat().st_size / 1e6:.0f} MB) in {time.monotonic() - started:.1f} s")
+    return path
+
+
+def library_for(prepared: Prepared, plan: Plan, profile: DeviceProfile, tools: Toolchain, log: Log) -> Path:
+    """The library of a plan from the cache, built if it is not there.  Equal placements have one library."""
+    placements = tuple(o.placement for o in plan.operators)
+    digest = hashlib.sha256(msgspec.json.encode((placements, prepared.graph)))
+    digest.update(tools.build_id.encode())
+    for key, value in prepared.weights.items():
+        digest.update(key.encode() + np.ascontiguousarray(value).tobytes())
+    path = cache_dir() / "libraries" / f"{digest.hexdigest()[:24]}.so"
+    return path if path.exists() else _build(prepared, plan, tools, path, log)
+
+
+def open_library(path: Path, phone: Any, sharing: str = "auto") -> CoModule:
+    """Sends a library to the phone and makes it ready to run there.
+
+    Raises :class:`UserError` for a file that is no library of ours, :class:`DeviceError` where the phone refuses it.
+    """
+    if not path.is_file():
+        raise UserError(f"{path} does not exist", next="tvm-codl build MODEL -o model.so")
+    head = path.read_bytes()[:20]
+    if head[:4] != b"\x7fELF":
+        raise UserError(f"{path.name} is no shared library", f"it begins with {head[:8]!r}", "tvm-codl build MODEL -o model.so")
+    machine = {"x86_64": 62, "aarch64": 183}.get(phone.profile.arch)
+    if machine is not None and int.from_bytes(head[18:20], "little") != machine:
+        raise UserError(
+            f"{path.name} was built for another processor than the phone's",
+            f"ELF machine {int.from_bytes(head[18:20], 'little')}, the phone is {phone.profile.arch}",
+            "tvm-codl build MODEL -o model.so",
+        )
+    try:
+        return open_remote(phone, path, sharing)
+    except tvm.error.TVMError as error:
+        lines = [x.strip() for x in str(error).splitlines() if x.strip()]
+        raise DeviceError(f"the phone cannot load {path.name}", lines[-1] if lines else "", "tvm-codl doctor") from error
