@@ -13,10 +13,13 @@ from tvm_codl.graph.split import NoSplit, axes, piece
 from tvm_codl.plan.plan import Placement
 from tvm_codl.relay.extract import extract
 
+MOST = 3
+"""Splits that one example builds; what an operator decomposes to may have many more."""
+
 
 @pytest.mark.parametrize("name", CASES)
 @settings(
-    max_examples=5,
+    max_examples=4,
     deadline=None,
     derandomize=True,
     database=None,
@@ -37,6 +40,7 @@ def test_split_gives_the_unsplit_answer(name: str, data: st.DataObject) -> None:
                 continue
             splits.append((operator.id, Placement("split", axis.name, at)))
     assume(splits)
+    splits = data.draw(st.permutations(splits))[:MOST]
     modules = [partitioned(prepared, plan_of(graph, {id: placement})) for id, placement in splits]
     whole, *parts = run_together([mod, *modules], random_inputs(mod))
     for (id, placement), outputs in zip(splits, parts, strict=True):

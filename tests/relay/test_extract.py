@@ -122,12 +122,25 @@ def test_operators_with_several_results() -> None:
     same_when_partitioned(mod, {several[0].id: Placement("gpu")})
 
 
-def test_primitive_function_that_takes_a_tuple() -> None:
-    """Relay leaves a tuple outside where all of its fields come from elsewhere."""
-    x, y = relay.var("x", shape=(2, 3)), relay.var("y", shape=(2, 4))
-    mod = module(relay.concatenate(relay.Tuple([x, y]), axis=1))
+def test_function_that_takes_a_tuple_reads_only_what_it_uses() -> None:
+    """Relay hands the whole result of ``topk`` to a function that reads one half of it."""
+    x = relay.var("x", shape=(2, 5))
+    result = relay.TupleWrapper(relay.topk(x, 4).astuple(), 2)
+    indices = relay.cast(result[1], "float32")
+    mod = module(relay.concatenate([relay.nn.relu(indices), indices], axis=1))
     graph, _, _ = extract(mod)
-    assert graph.operators[0].inputs == (0, 1)
+    first, *rest = graph.operators
+    assert len(first.outputs) == 2
+    assert all(operator.inputs == (first.outputs[1],) for operator in rest)
+    same_when_partitioned(mod, {rest[-1].id: Placement("split", "axis1", 5)})
+
+
+def test_several_results_from_one_function() -> None:
+    x, y = relay.var("x", shape=(2, 3)), relay.var("y", shape=(2, 4))
+    same = relay.nn.relu(relay.concatenate([x, y], axis=1))
+    mod = module(relay.Tuple([same, relay.exp(same), same]))
+    graph, _, _ = extract(mod)
+    assert len(graph.outputs) == 3
     same_when_partitioned(mod, {0: Placement("split", "axis1", 4)})
 
 

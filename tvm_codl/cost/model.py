@@ -27,25 +27,12 @@ import xgboost as xgb
 from numpy.typing import NDArray
 
 from tvm_codl.cost.features import BYTES_SHARE, LINEAR, NAMES, WORK_SHARE, Rows, features
+from tvm_codl.cost.regression import LN2, Regression, boost, ridge
 from tvm_codl.errors import UserError
 from tvm_codl.records.record import Processor, Record
 from tvm_codl.records.workload import Workload
 
 FORMAT = 1
-_FEWEST = 8
-_ROUNDS = 120
-_TREES = {
-    "objective": "reg:squarederror",
-    "max_depth": 5,
-    "eta": 0.1,
-    "min_child_weight": 2,
-    "lambda": 1.0,
-    "subsample": 0.9,
-    "tree_method": "hist",
-    "nthread": 1,
-    "seed": 0,
-}
-_LN2 = math.log(2.0)
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -71,26 +58,13 @@ def samples_of(records: Iterable[Record]) -> list[Sample]:
     ]
 
 
-class _Regression(msgspec.Struct):
-    """Trees on the residual of a linear part; ``trees`` is None while there are too few samples to learn from."""
-
-    weights: list[float]
-    trees: xgb.Booster | None = None
-
-    def log_ms(self, linear: Rows, rows: Rows) -> Rows:
-        base: Rows = linear @ np.array(self.weights)
-        if self.trees is not None and len(rows):
-            base = base + self.trees.predict(xgb.DMatrix(rows.astype(np.float32), nthread=1))
-        return base
-
-
 class _Processor(msgspec.Struct):
     """What is known of one processor: measurements as they are, and what was learned from them."""
 
     measured: dict[str, float]
     cuts: dict[tuple[str, str], tuple[list[float], list[float], list[float]]]
-    absolute: _Regression
-    share: _Regression
+    absolute: Regression
+    share: Regression
 
 
 class CostModel:
@@ -167,32 +141,15 @@ def _learn(times: Sequence[tuple[Workload, float]]) -> _Processor:
     workloads = [workload for workload, _ in finite]
     rows = features(workloads)
     log_ms = np.log(np.array([ms for _, ms in finite]))
-    absolute = _regress(_linear(rows), rows, log_ms)
+    absolute = ridge(_linear(rows), rows, log_ms)
     measured = {workload.key: ms for workload, ms in times}
-    known = _Processor(measured, {}, absolute, _Regression([_LN2]))
+    known = _Processor(measured, {}, absolute, Regression([LN2]))
     pieces = [i for i, w in enumerate(workloads) if w.whole and 0 < measured.get(w.whole.key, 0.0) < math.inf]
     if pieces:
         wholes = np.log([measured[whole.key] for i in pieces if (whole := workloads[i].whole)])
-        known.share = _boost(_share(rows[pieces]), rows[pieces], log_ms[pieces] - wholes, [_LN2])
+        known.share = boost(_share(rows[pieces]), rows[pieces], log_ms[pieces] - wholes, [LN2])
     known.cuts = _anchors(workloads, log_ms, rows, known)
     return known
-
-
-def _regress(linear: Rows, rows: Rows, target: Rows) -> _Regression:
-    """Ridge regression, scaled so that a handful of samples gives a plausible slope; then trees on what is left."""
-    prior = np.zeros(linear.shape[1])
-    penalty = np.diag([1e-6] + [0.3] * (linear.shape[1] - 1))
-    prior[1] = 0.7 * _LN2
-    weights = np.linalg.solve(linear.T @ linear + penalty, linear.T @ target + penalty @ prior)
-    return _boost(linear, rows, target, [float(weight) for weight in weights])
-
-
-def _boost(linear: Rows, rows: Rows, target: Rows, weights: list[float]) -> _Regression:
-    if len(rows) < _FEWEST:
-        return _Regression(weights)
-    residual = target - linear @ np.array(weights)
-    data = xgb.DMatrix(rows.astype(np.float32), label=residual, nthread=1)
-    return _Regression(weights, xgb.train({**_TREES, "base_score": 0.0}, data, num_boost_round=_ROUNDS))
 
 
 def _linear(rows: Rows) -> Rows:
@@ -290,31 +247,20 @@ def _between(log_ms: Rows, at: Rows, sizes: list[float], times: list[float]) -> 
 
 
 def _to_json(known: _Processor) -> dict[str, Any]:
-    def regression(part: _Regression) -> dict[str, Any]:
-        trees = None if part.trees is None else msgspec.Raw(bytes(part.trees.save_raw("json")))
-        return {"weights": part.weights, "trees": trees}
-
     return {
         "measured": {key: ms for key, ms in known.measured.items() if math.isfinite(ms)},
         # JSON has no infinity.
         "failed": [key for key, ms in known.measured.items() if not math.isfinite(ms)],
         "cuts": [[key, axis, *curve] for (key, axis), curve in known.cuts.items()],
-        "absolute": regression(known.absolute),
-        "share": regression(known.share),
+        "absolute": known.absolute.to_json(),
+        "share": known.share.to_json(),
     }
 
 
 def _from_json(value: Mapping[str, Any]) -> _Processor:
-    def regression(part: Mapping[str, Any]) -> _Regression:
-        if part["trees"] is None:
-            return _Regression(part["weights"])
-        trees = xgb.Booster({"nthread": 1})
-        trees.load_model(bytearray(msgspec.json.encode(part["trees"])))
-        return _Regression(part["weights"], trees)
-
     return _Processor(
         {**value["measured"], **dict.fromkeys(value["failed"], math.inf)},
         {(key, axis): (sizes, missed, times) for key, axis, sizes, missed, times in value["cuts"]},
-        regression(value["absolute"]),
-        regression(value["share"]),
+        Regression.from_json(value["absolute"]),
+        Regression.from_json(value["share"]),
     )

@@ -41,10 +41,10 @@ class RecordStore:
     def __init__(self, path: str | Path) -> None:
         """Open or create.  Raises :class:`UserError` for a file that is no store or has another schema version."""
         self.path = Path(path)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None)
-        except sqlite3.DatabaseError as error:
+        except (OSError, sqlite3.DatabaseError) as error:
             raise UserError(f"{self.path} cannot be opened as a record store", str(error)) from error
         try:
             self._prepare()

@@ -167,12 +167,27 @@ class _Body:
             if expr not in refs:
                 refs[expr] = self._read(expr, refs)
         final = refs[function.body]
-        if len(final) > 1 and final != [Ref("node", len(self.nodes) - 1)] * len(final):
+        if isinstance(function.body.checked_type, relay.TupleType) and not isinstance(function.body, relay.Call):
             shapes = tuple(shape for shape, _ in tensor_types(function.body.checked_type))
             self._node(TUPLE, {}, final, shapes, "")
         elif final[0] != Ref("node", len(self.nodes) - 1):
             shape, dtype = tensor_type(function.body.checked_type)
             self._node(IDENTITY, {}, final, (shape,), dtype)
+        self._drop_unused_inputs()
+
+    def _drop_unused_inputs(self) -> None:
+        """A function that takes a tuple takes all of it, whatever it reads."""
+        used = sorted({ref.index for node in self.nodes for ref in node.args if ref.source == "input"})
+        if len(used) == len(self.inputs):
+            return
+        moved = {Ref("input", old): Ref("input", new) for new, old in enumerate(used)}
+        self.inputs = [self.inputs[index] for index in used]
+        self.nodes = [
+            msgspec.structs.replace(node, args=tuple(moved.get(ref, ref) for ref in node.args)) for node in self.nodes
+        ]
+        self._shapes = {
+            moved.get(ref, ref): shape for ref, shape in self._shapes.items() if ref in moved or ref.source != "input"
+        }
 
     @classmethod
     def of_constant(cls, value: np.ndarray) -> _Body:
@@ -206,8 +221,7 @@ class _Body:
             return [ref for field in expr.fields for ref in refs[field]]
         if isinstance(expr, relay.TupleGetItem):
             source = refs[expr.tuple_value]
-            made_here = len(set(source)) == 1 and source[0].source == "node" and len(source) > 1
-            if not made_here:  # a tuple of single tensors, or a parameter
+            if not isinstance(expr.tuple_value, relay.Call):  # a tuple of single tensors, or a parameter
                 return [source[expr.index]]
             shape, dtype = tensor_type(expr.checked_type)
             return [self._node(TUPLE_GET_ITEM, {"index": int(expr.index)}, [source[0]], (shape,), dtype)]
@@ -224,8 +238,3 @@ class _Body:
         ref = Ref("node", len(self.nodes) - 1)
         self._shapes[ref] = results[0]
         return ref
-
-
-def encode(graph: OpGraph) -> bytes:
-    """The graph as JSON."""
-    return msgspec.json.encode(graph)

@@ -48,7 +48,7 @@ def padded(data: te.Tensor, top: int, left: int, height: int, width: int) -> te.
         inside = [y >= top, y < top + h] if top or height > top + h else []
         inside += [x >= left, x < left + w] if left or width > left + w else []
         here = data[b, y - top, x - left, ch]
-        return tvm.tir.if_then_else(tvm.tir.all(*inside), here, zero) if inside else here
+        return tvm.tir.if_then_else(tvm.tir.likely(tvm.tir.all(*inside)), here, zero) if inside else here
 
     return te.compute((n, height, width, c), value, name="data_pad")
 

@@ -120,6 +120,7 @@ def _schedule_padding(
     else:
         s[source].compute_at(s[out], items)
         s[source].set_scope("local")
+        s[source].pragma(s[source].op.axis[2], "loop_partition_hint")  # the columns inside need no condition
         if lanes > 1 and int(source.shape[3]) % lanes == 0:
             _, lane = s[source].split(s[source].op.axis[3], lanes)
             s[source].vectorize(lane)

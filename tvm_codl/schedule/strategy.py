@@ -14,9 +14,9 @@ from tvm.target.generic_func import get_native_generic_func
 
 from tvm_codl.schedule import conv2d as conv
 from tvm_codl.schedule import dense as products
-from tvm_codl.schedule import depthwise
+from tvm_codl.schedule import depthwise, exponential
 from tvm_codl.schedule.elementwise import schedule_stages
-from tvm_codl.schedule.target import GPU_KEY, KEY, is_gpu
+from tvm_codl.schedule.target import CPU_KEY, GPU_KEY, KEY, is_gpu
 
 _WINDOWED = frozenset(
     f"nn.{kind}{dims}d"
@@ -92,6 +92,28 @@ def _register_stages() -> None:
 
 
 _register_stages()
+
+
+def _exponential_strategy(name: str, ours: Any) -> Any:
+    plain = tvm.ir.Op.get(name).get_attr("FTVMCompute")
+
+    def strategy(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
+        compute = (lambda attrs, inputs, out_type: [ours(inputs[0])]) if _is_float(*inputs) else plain
+        return _one(compute, _schedule_stages, "stages.codl")
+
+    return strategy
+
+
+for _name, _compute in (("exp", exponential.exp), ("sigmoid", exponential.sigmoid), ("tanh", exponential.tanh)):
+    get_native_generic_func(f"{_name}_strategy").register(
+        _exponential_strategy(_name, _compute), [CPU_KEY], allow_override=True
+    )
+
+
+@stock.generic.softmax_strategy.register(CPU_KEY)
+def _softmax_cpu(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
+    compute = exponential.softmax if _is_float(*inputs) else topi.nn.softmax
+    return _one(stock.generic.wrap_compute_softmax(compute), _schedule_stages, "softmax.codl")
 
 
 def _fallback(name: str, gpu: bool) -> Any:

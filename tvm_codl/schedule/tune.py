@@ -22,6 +22,7 @@ from tvm.autotvm.measure import MeasureInput, MeasureResult
 
 from tvm_codl.errors import CodlError, DeviceError
 from tvm_codl.schedule.target import cpu_target, gpu_target, is_gpu
+from tvm_codl.schedule.tiles import VECTOR_REGISTERS
 from tvm_codl.schedule.transfer import SHIPPED, read_records, scheduled
 
 GAIN = 0.97  # a candidate must take less than this share of the incumbent's time
@@ -81,7 +82,8 @@ def neighbours(space: Any, best: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if tile == ["columns", "blocks"]:
         for columns in _values(space, "columns"):
             for blocks in _values(space, "blocks"):
-                yield {**best, "columns": columns, "blocks": blocks}
+                if columns * blocks + blocks < VECTOR_REGISTERS:
+                    yield {**best, "columns": columns, "blocks": blocks}
     for name in space.space_map:
         if len(tile) == 1 or name not in tile:
             for value in _values(space, name):

@@ -39,7 +39,7 @@ class Network:
             Node("nn.conv2d", attrs, (Ref("input", 0), Ref("const", 0)), (result,), "float32"),
             Node("nn.relu", {}, (Ref("node", 0),), (result,), "float32"),
         )
-        flops = 2 * prod(result) * kernel * kernel * inputs
+        flops = prod(result) * (2 * kernel * kernel * inputs + 1)
         return self._add("conv2d", (source,), body, (weight,), result, flops, name)
 
     def add(self, left: int, right: int) -> int:

@@ -28,9 +28,7 @@ class ByFlops:
     st.lists(st.floats(0, 1), max_size=3),
     st.integers(1, 20),
 )
-def test_cuts_are_few_legal_and_in_order(
-    extent: int, granule: int, name: str, shares: list[float], most: int
-) -> None:
+def test_cuts_are_few_legal_and_in_order(extent: int, granule: int, name: str, shares: list[float], most: int) -> None:
     axis = Axis(name, 1, extent, granule)
     cuts = preferred_cuts(axis, shares, most)
     assert len(cuts) <= most

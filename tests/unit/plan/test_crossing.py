@@ -61,9 +61,7 @@ def between(graph: OpGraph, producer: Placement, consumer: Placement) -> Crossin
         (1, channels(16), rows(8), ALL // 4, ALL // 4, ALL),
     ],
 )
-def test_bytes(
-    kernel: int, producer: Placement, consumer: Placement, to_cpu: int, to_gpu: int, relayout: int
-) -> None:
+def test_bytes(kernel: int, producer: Placement, consumer: Placement, to_cpu: int, to_gpu: int, relayout: int) -> None:
     found = between(pair(kernel), producer, consumer)
     assert (found.to_cpu.item(), found.to_gpu.item(), found.relayout.item()) == (to_cpu, to_gpu, relayout)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -118,7 +118,7 @@ def test_a_processor_that_cannot_run_an_operator_is_avoided() -> None:
     assert "the cpu does not run it" in plan.operators[1].reason
     assert parse_plan(plan_json(plan)) == plan
     options[0] = tuple(replace(c, cpu_ms=np.inf, gpu_ms=np.inf) for c in options[0])
-    with pytest.raises(UserError, match="operator 0 .* neither processor"):
+    with pytest.raises(UserError, match=r"operator 0 .* neither processor"):
         search(graph, options, FREE, legal(graph))
 
 
@@ -141,15 +141,18 @@ def test_the_explanation_has_one_line_an_operator_with_its_reason() -> None:
     assert head.startswith("operator") and total.startswith("predicted: ")
     assert "split 12/16 height" in first and "on cpu alone" in first
     assert "opaque" in second
-    assert explain(plan) == explain(search(graph, candidates(graph, legal(graph), ByFlops()), SharingCost(0.01, 0.01), legal(graph)))
+    assert explain(plan) == explain(
+        search(graph, candidates(graph, legal(graph), ByFlops()), SharingCost(0.01, 0.01), legal(graph))
+    )
 
 
 def test_uniform_plans_are_legal() -> None:
     graph = convolutions(2)
-    for on in ("cpu", "gpu"):
-        plan = uniform_plan(graph, on, "net", "phone")  # type: ignore[arg-type]
+    both: tuple[Literal["cpu", "gpu"], ...] = ("cpu", "gpu")
+    for on in both:
+        plan = uniform_plan(graph, on, "net", "phone")
         verify_plan(plan, graph, legal(graph))
-        assert {o.placement for o in plan.operators} == {Placement(on)}  # type: ignore[arg-type]
+        assert {o.placement for o in plan.operators} == {Placement(on)}
 
 
 def test_ideal_time() -> None:
