@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tvm
 from tvm import relay
 
 from tests.runtime.schedule_cases import conv, module, ours, samples, stock, weights
@@ -86,18 +89,25 @@ PRODUCTS = {
 CASES = {**CONVOLUTIONS, **ARITHMETIC, **MOVES, **PRODUCTS}
 
 
+@cache
+def expected(name: str) -> list[np.ndarray]:
+    return stock(CASES[name])
+
+
 @pytest.mark.parametrize("processor", ["cpu", "gpu"])
 @pytest.mark.parametrize("name", CASES)
 def test_kernel_gives_stock_answer(name: str, processor: str, library_path: Path) -> None:
-    for got, expected in zip(ours(CASES[name], processor, library_path), stock(CASES[name]), strict=True):
-        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+    for got, wanted in zip(ours(CASES[name], processor, library_path), expected(name), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["3x3", "24 channels packed", "depthwise", "5 channels"])
+@pytest.mark.parametrize(
+    "name", ["3x3", "prime width", "24 channels packed", "depthwise", "5 channels", "dense rows", "batch broadcast"]
+)
 @pytest.mark.parametrize("lanes", [4, 8])
 def test_narrower_vectors_give_the_same(name: str, lanes: int, library_path: Path) -> None:
-    mod = CONVOLUTIONS[name]
-    np.testing.assert_allclose(ours(mod, "gpu", library_path, lanes)[0], stock(mod)[0], rtol=1e-4, atol=1e-5)
+    got = ours(CASES[name], "gpu", library_path, lanes)[0]
+    np.testing.assert_allclose(got, expected(name)[0], rtol=1e-4, atol=1e-5)
 
 
 def test_convolution_against_numpy(library_path: Path) -> None:
@@ -105,5 +115,19 @@ def test_convolution_against_numpy(library_path: Path) -> None:
     mod = CONVOLUTIONS["3x3"]
     x, w, b = samples(mod)[0], weights(3, 3, 16, 32).data.numpy(), weights(32).data.numpy()
     around = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    expected = sum(around[:, i : i + 14, j : j + 14] @ w[i, j] for i in range(3) for j in range(3)) + b
-    np.testing.assert_allclose(ours(mod, "cpu", library_path)[0], np.maximum(expected, 0), rtol=1e-4, atol=1e-5)
+    wanted = sum(around[:, i : i + 14, j : j + 14] @ w[i, j] for i in range(3) for j in range(3)) + b
+    np.testing.assert_allclose(ours(mod, "cpu", library_path)[0], np.maximum(wanted, 0), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "function, exact",
+    [(relay.exp, np.exp), (relay.sigmoid, lambda x: 1 / (1 + np.exp(-x))), (relay.tanh, np.tanh)],
+)
+def test_exponentials_of_the_cpu_are_exact_to_single_precision(
+    function: Callable[[relay.Expr], relay.Expr], exact: Callable[[np.ndarray], np.ndarray], library_path: Path
+) -> None:
+    x = np.linspace(-80, 80, 4099, dtype="float32")
+    mod = tvm.IRModule.from_expr(function(relay.const(x) + relay.var("x0", shape=(1,))))
+    got = ours(relay.transform.InferType()(mod), "cpu", library_path)[0]
+    moved = x + samples(relay.transform.InferType()(mod))[0]
+    np.testing.assert_allclose(got, exact(moved.astype("float64")), rtol=1e-6)

@@ -41,7 +41,8 @@ def _between(final: te.ComputeOp, inner: te.ComputeOp) -> set[te.Operation]:
     def reaches(op: te.Operation) -> bool:
         if op not in seen:
             seen[op] = False
-            seen[op] = any([reaches(t.op) for t in op.input_tensors])
+            reached = [reaches(t.op) for t in op.input_tensors]  # all of them: each may lie on another way
+            seen[op] = any(reached)
             if seen[op]:
                 found.add(op)
         return seen[op]

@@ -10,9 +10,8 @@ from tvm.topi.nn.utils import get_pad_tuple
 from tvm.topi.utils import get_const_tuple, traverse_inline
 
 from tvm_codl.schedule.elementwise import schedule_stage
-from tvm_codl.schedule.kernel import define_tiles, schedule_tile, tiles_of
+from tvm_codl.schedule.kernel import define_tiles, problem_on, schedule_tile, tiles_of
 from tvm_codl.schedule.target import is_gpu, vector_lanes
-from tvm_codl.schedule.tiles import Problem
 
 TASK = "conv2d_nhwc.codl"
 TAG = "conv2d_nhwc_codl"
@@ -73,7 +72,9 @@ def conv2d(
     weights = kernel if len(kernel.shape) == 5 else _pack(kernel, rows * columns)
     blocks, lanes = int(weights.shape[0]), int(weights.shape[4])
     channels = blocks * lanes if len(kernel.shape) == 5 else int(kernel.shape[3])
-    problem = Problem(rows, columns, blocks * lanes, kh * kw * channels_in, channels_in, lanes)
+    problem = problem_on(
+        tvm.target.Target.current(), rows, columns, blocks * lanes, kh * kw * channels_in, channels_in, lanes
+    )
     tiles = define_tiles(cfg, problem)
     whole = -(-columns // tiles.columns) * tiles.columns  # tails are computed on zeros and not stored
     need_h, need_w = (rows - 1) * sh + (kh - 1) * dh + 1, (whole - 1) * sw + (kw - 1) * dw + 1
@@ -124,7 +125,9 @@ def _schedule(s: te.Schedule, cfg: autotvm.ConfigEntity, out: te.Tensor, conv: t
     blocks, lanes = get_const_tuple(acc.shape)[3:]
     kh, kw = (int(axis.dom.extent) for axis in acc.op.reduce_axis[:2])
     channels_in = int(source.shape[3])
-    problem = Problem(rows, columns, blocks * lanes, kh * kw * channels_in, channels_in, lanes)
+    problem = problem_on(
+        tvm.target.Target.current(), rows, columns, blocks * lanes, kh * kw * channels_in, channels_in, lanes
+    )
     if not conv.op.same_as(out.op):
         s[conv].compute_inline()
     for stage in (source, weights):

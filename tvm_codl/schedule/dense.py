@@ -8,9 +8,8 @@ from tvm.topi.utils import get_const_tuple, traverse_inline
 
 from tvm_codl.schedule.conv2d import lanes_for
 from tvm_codl.schedule.elementwise import schedule_stage
-from tvm_codl.schedule.kernel import define_tiles, schedule_tile, tiles_of
+from tvm_codl.schedule.kernel import define_tiles, problem_on, schedule_tile, tiles_of
 from tvm_codl.schedule.target import is_gpu
-from tvm_codl.schedule.tiles import Problem
 
 DENSE = "dense.codl"
 BATCH_MATMUL = "batch_matmul.codl"
@@ -29,7 +28,7 @@ def dense(cfg: autotvm.ConfigEntity, data: te.Tensor, weight: te.Tensor, out_dty
             (n // lanes, k, lanes), lambda block, r, lane: plain[block * lanes + lane, r], name="packed_weights"
         )
     blocks, _, lanes = get_const_tuple(weight.shape)
-    tiles = define_tiles(cfg, Problem(1, m, blocks * lanes, k, k, lanes))
+    tiles = define_tiles(cfg, problem_on(tvm.target.Target.current(), 1, m, blocks * lanes, k, k, lanes))
     whole = -(-m // tiles.columns) * tiles.columns
     rows = data if whole == m else _padded_rows(data, whole)
     r = te.reduce_axis((0, k), "k")
@@ -63,7 +62,7 @@ def batch_matmul(
         lambda b, block, r, lane: y[(b, block * lanes + lane, r) if transpose_b else (b, r, block * lanes + lane)],
         name="packed_weights",
     )
-    tiles = define_tiles(cfg, Problem(1, m, n, k, k, lanes))
+    tiles = define_tiles(cfg, problem_on(tvm.target.Target.current(), 1, m, n, k, k, lanes))
     whole = -(-m // tiles.columns) * tiles.columns
     rows = x
     if transpose_a or whole != m:
@@ -113,7 +112,7 @@ def _schedule(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
         for stage in acc.op.input_tensors:
             if isinstance(stage.op, te.ComputeOp):
                 schedule_stage(s, stage, gpu)
-        tiles = tiles_of(cfg, Problem(1, m, n, k, k, int(acc.shape[-1])))
+        tiles = tiles_of(cfg, problem_on(tvm.target.Target.current(), 1, m, n, k, k, int(acc.shape[-1])))
         schedule_tile(s, outs[0], acc, tiles, rows=False, gpu=gpu)
 
     traverse_inline(s, outs[0].op, visit)

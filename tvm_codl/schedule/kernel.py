@@ -9,11 +9,22 @@ from __future__ import annotations
 
 import math
 
+import tvm
 from tvm import autotvm, te
 
-from tvm_codl.schedule.tiles import KNOBS, Problem, Tiles, candidates, choose, fit, from_knobs
+from tvm_codl.schedule.target import group_size
+from tvm_codl.schedule.tiles import KNOBS, VECTOR_REGISTERS, Problem, Tiles, candidates, choose, fit, from_knobs
 
 TUNED_PAIRS = 6
+
+
+def problem_on(
+    target: tvm.target.Target, rows: int, columns: int, channels: int, depth: int, channels_in: int, lanes: int
+) -> Problem:
+    """The problem with what ``target`` has: a real GPU gives a work-item fewer registers and wants many of them."""
+    threads = group_size(target)
+    registers = VECTOR_REGISTERS if threads == 1 else VECTOR_REGISTERS // 2
+    return Problem(rows, columns, channels, depth, channels_in, lanes, registers, threads)
 
 
 def define_tiles(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
@@ -25,7 +36,7 @@ def define_tiles(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
     cfg.define_knob("unroll", [u for u in (1, 2, 4) if problem.channels_in % u == 0])
     cfg.define_knob("rows", _distinct(default.rows, *(r for r in (1, 2, 4) if problem.rows % r == 0)))
     cfg.define_knob("weights_first", _distinct(default.weights_first, 0, 1))
-    cfg.define_knob("threads", [1])
+    cfg.define_knob("threads", [1] if default.threads == 1 else _distinct(default.threads, 32, 16, 1))
     return tiles_of(cfg, problem)
 
 

@@ -59,6 +59,12 @@ def vector_lanes(target: tvm.target.Target) -> int:
     return 1
 
 
+def group_size(target: tvm.target.Target) -> int:
+    """Work-items in a group: many on a real GPU, one where a CPU plays it, whose vectors are wider than 4."""
+    real = is_gpu(target) and vector_lanes(target) <= 4
+    return min(64, int(target.max_num_threads)) if real else 1
+
+
 def is_gpu(target: tvm.target.Target) -> bool:
     return "gpu" in target.keys
 

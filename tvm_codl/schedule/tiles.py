@@ -22,7 +22,8 @@ TARGET_WORK = 1 << 20  # multiply-adds that make one GPU work-item, or one CPU t
 class Problem(msgspec.Struct, frozen=True):
     """One convolution or product as the tiles see it: ``rows`` × ``columns`` results of ``channels`` values each.
 
-    ``depth`` is the length of the reduction, ``channels_in`` its innermost part.
+    ``depth`` is the length of the reduction, ``channels_in`` its innermost part.  ``registers`` holds what a work-item may
+    keep, in vectors of ``lanes``; ``threads`` is the usual size of a work-group.
     """
 
     rows: int
@@ -31,6 +32,8 @@ class Problem(msgspec.Struct, frozen=True):
     depth: int
     channels_in: int
     lanes: int
+    registers: int = VECTOR_REGISTERS
+    threads: int = 1
 
     @property
     def blocks(self) -> int:
@@ -56,7 +59,7 @@ KNOBS = Tiles.__struct_fields__
 def cycles(problem: Problem, columns: int, blocks: int) -> float:
     """Estimated cycles for each step of the reduction over the whole problem, on two multiply-add and two load ports."""
     results = columns * blocks
-    if results + blocks + 1 > VECTOR_REGISTERS:
+    if results + blocks + 1 > problem.registers:
         return float("inf")
     step = max(results, columns + blocks, FMA_IN_FLIGHT) / 2
     tiles = -(-problem.columns // columns) * (problem.blocks // blocks) * problem.rows
@@ -71,7 +74,7 @@ def candidates(problem: Problem, limit: int) -> list[tuple[int, int]]:
         (columns, blocks)
         for blocks in _divisors(problem.blocks)
         if blocks <= 8
-        for columns in range(1, min(problem.columns, VECTOR_REGISTERS - 2) + 1)
+        for columns in range(1, min(problem.columns, problem.registers - 2) + 1)
         if cycles(problem, columns, blocks) < float("inf")
     ]
     pairs.sort(key=lambda pair: (cycles(problem, *pair), pair[0] + pair[1], -pair[1]))
@@ -85,9 +88,9 @@ def choose(problem: Problem) -> Tiles:
         columns=columns,
         blocks=blocks,
         unroll=1,
-        rows=_rows(problem, blocks),
+        rows=_rows(problem, blocks) if problem.threads == 1 else 1,
         weights_first=weights_first(problem, blocks),
-        threads=1,
+        threads=problem.threads,
     )
 
 

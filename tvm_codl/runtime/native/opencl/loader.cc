@@ -4,7 +4,7 @@
 // against libOpenCL.  CODL_OPENCL_LIBRARY names it; else the usual names are tried.  Two calls do more than forward:
 // launches go to this thread's LaunchRecorder while one is active, and the first platform query runs with the
 // affinity of CODL_GPU_CORES, which the driver's worker threads inherit (a CPU driver's workers would else share the
-// core of the thread that asked).
+// core of the thread that asked).  And kernels are compiled under one name (nameless.h).
 #include <CL/cl.h>
 #include <dlfcn.h>
 
@@ -16,6 +16,7 @@
 
 #include "affinity.h"
 #include "launch_recorder.h"
+#include "nameless.h"
 
 namespace {
 
@@ -104,6 +105,33 @@ extern "C" CL_API_ENTRY cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_que
   return entry(queue, kernel, dims, offset, global, local, waits, wait_list, event);
 }
 
+extern "C" CL_API_ENTRY cl_program CL_API_CALL clCreateProgramWithSource(cl_context context, cl_uint count,
+                                                                         const char** strings, const size_t* lengths,
+                                                                         cl_int* error) {
+  static auto* const entry =
+      reinterpret_cast<decltype(&clCreateProgramWithSource)>(Symbol("clCreateProgramWithSource"));
+  if (count != 1) return entry(context, count, strings, lengths, error);
+  std::string source = lengths != nullptr && lengths[0] != 0 ? std::string(strings[0], lengths[0]) : strings[0];
+  std::string name = tvm_codl::MakeNameless(&source);
+  const char* text = source.c_str();
+  const size_t length = source.size();
+  cl_program program = entry(context, 1, &text, &length, error);
+  if (program != nullptr && !name.empty()) tvm_codl::Nameless::Global().Add(program, std::move(name));
+  return program;
+}
+
+extern "C" CL_API_ENTRY cl_kernel CL_API_CALL clCreateKernel(cl_program program, const char* name, cl_int* error) {
+  static auto* const entry = reinterpret_cast<decltype(&clCreateKernel)>(Symbol("clCreateKernel"));
+  return entry(program, tvm_codl::Nameless::Global().NameIn(program, name), error);
+}
+
+extern "C" CL_API_ENTRY cl_int CL_API_CALL clReleaseProgram(cl_program program) {
+  static auto* const entry = reinterpret_cast<decltype(&clReleaseProgram)>(Symbol("clReleaseProgram"));
+  // Only TVM's module releases a program, once, at its end; a later program may have the same address.
+  tvm_codl::Nameless::Global().Remove(program);
+  return entry(program);
+}
+
 using BuildNotify = void(CL_CALLBACK*)(cl_program, void*);
 using EventNotify = void(CL_CALLBACK*)(cl_event, cl_int, void*);
 
@@ -127,8 +155,6 @@ FORWARD(cl_mem, clCreateImage,
 FORWARD(cl_int, clRetainMemObject, (cl_mem m), (m))
 FORWARD(cl_int, clReleaseMemObject, (cl_mem m), (m))
 FORWARD(cl_int, clGetMemObjectInfo, (cl_mem m, cl_mem_info k, size_t n, void* v, size_t* r), (m, k, n, v, r))
-FORWARD(cl_program, clCreateProgramWithSource,
-        (cl_context c, cl_uint n, const char** s, const size_t* l, cl_int* e), (c, n, s, l, e))
 FORWARD(cl_program, clCreateProgramWithBinary,
         (cl_context c, cl_uint n, const cl_device_id* d, const size_t* l, const unsigned char** b, cl_int* s,
          cl_int* e),
@@ -138,8 +164,6 @@ FORWARD(cl_int, clBuildProgram,
 FORWARD(cl_int, clGetProgramInfo, (cl_program p, cl_program_info k, size_t n, void* v, size_t* r), (p, k, n, v, r))
 FORWARD(cl_int, clGetProgramBuildInfo,
         (cl_program p, cl_device_id d, cl_program_build_info k, size_t n, void* v, size_t* r), (p, d, k, n, v, r))
-FORWARD(cl_int, clReleaseProgram, (cl_program p), (p))
-FORWARD(cl_kernel, clCreateKernel, (cl_program p, const char* n, cl_int* e), (p, n, e))
 FORWARD(cl_int, clGetKernelInfo, (cl_kernel k, cl_kernel_info i, size_t n, void* v, size_t* r), (k, i, n, v, r))
 FORWARD(cl_int, clReleaseKernel, (cl_kernel k), (k))
 FORWARD(cl_int, clSetKernelArgSVMPointer, (cl_kernel k, cl_uint i, const void* v), (k, i, v))
