@@ -1,8 +1,9 @@
-"""Vector loads and stores in OpenCL source, as a compiler for a CPU wants them.
+"""OpenCL source as a compiler for a CPU wants it: vector loads and stores, and the width of indices.
 
 TVM writes ``vload16``; PoCL builds it from eight-byte loads, which its compiler often does not put together again.  A
-load through a pointer to a vector of lower alignment means the same and is one instruction.  The text keeps
-``vload``/``vstore`` for every device that is not an x86 or Arm CPU.
+load through a pointer to a vector of lower alignment means the same and is one instruction.  And TVM computes indices in
+32 bits, which costs a sign extension for each address; from a 64-bit group number on, none.  For every device that is not
+an x86 or Arm CPU the text means what TVM wrote.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ _PREAMBLE = """\
 #ifndef CODL_VECTORS
 #define CODL_VECTORS
 #if defined(__clang__) && (defined(__x86_64__) || defined(__aarch64__)) && !defined(__ANDROID__)
+typedef long codl_index;
 {direct}#else
+typedef int codl_index;
 {plain}#endif
 #endif
 """
@@ -37,6 +40,9 @@ _PLAIN = """\
 _WIDTHS = (2, 4, 8, 16)
 _PARAMETER = re.compile(r"__global float\* restrict (\w+)")
 _PRIVATE = re.compile(r"^ +float (\w+)\[\d+\];$", re.MULTILINE)
+_GROUP = re.compile(r"convert_int\(get_group_id\((\d)\)\)")
+# Where an index is an argument of an overloaded function or an element of a vector, its type decides what is called.
+_TYPED = re.compile(r"\bselect\(|\(u?int\d*\)|\bint\d+ ")
 _LOAD = re.compile(r"\bvload(2|4|8|16)\(0, (\w+) \+ ")
 _STORE = re.compile(r"\bvstore(2|4|8|16)\((.*), 0, (\w+) \+ (.*)\);$", re.MULTILINE)
 
@@ -56,6 +62,8 @@ def direct_vectors(source: str) -> str:
         return f"{words[name][1]}{width}(({value}), {name} + {index});" if name in words else found.group()
 
     text = _STORE.sub(store, _LOAD.sub(load, source))
+    if not _TYPED.search(source):
+        text = _GROUP.sub(r"(codl_index)get_group_id(\1)", text)
     if text == source:
         return source
     direct, plain = ("".join(part.format(n=n) for n in _WIDTHS) for part in (_DIRECT, _PLAIN))

@@ -15,6 +15,8 @@ import msgspec
 # Latency of a fused multiply-add in cycles times the number issued in a cycle: fewer accumulators than this stall.
 FMA_IN_FLIGHT = 8
 VECTOR_REGISTERS = 32
+NEAR_CACHE_BYTES = 32 * 1024
+FAR_LOAD = 2.0  # cycles for a vector from the second-level cache
 CACHE_BYTES = 384 * 1024
 TARGET_WORK = 1 << 20  # multiply-adds that make one GPU work-item, or one CPU task, worth its start
 
@@ -62,6 +64,8 @@ def cycles(problem: Problem, columns: int, blocks: int) -> float:
     if results + blocks + 1 > problem.registers:
         return float("inf")
     step = max(results, columns + blocks, FMA_IN_FLIGHT) / 2
+    if 4 * problem.lanes * blocks * problem.depth > NEAR_CACHE_BYTES:
+        step = max(step, FAR_LOAD * blocks)  # the weights come from the second-level cache at each step
     tiles = -(-problem.columns // columns) * (problem.blocks // blocks) * problem.rows
     # A tail costs a wider copy of the input; a step has some cost of its own.
     tail = 1.03 if problem.columns % columns else 1.0
