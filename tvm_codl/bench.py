@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from tvm_codl.errors import CheckFailed
+from tvm_codl.errors import CheckFailed, UserError
 from tvm_codl.frontend.model import LoadedModel
 from tvm_codl.frontend.reference import reference_outputs
-from tvm_codl.measure.batch import build_batch
-from tvm_codl.measure.probe import whole_probes
+from tvm_codl.measure.probe import Probe, whole_probes
+from tvm_codl.measure.session import open_remote
 from tvm_codl.plan.explain import ideal_ms, uniform_plan
 from tvm_codl.plan.plan import Plan
+from tvm_codl.records.store import RecordStore
 from tvm_codl.records.workload import Workload
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.report.table import Comparison
 from tvm_codl.report.timeline import overlap, read_events
-from tvm_codl.targets import toolchain
-from tvm_codl.workflow import Prepared, library_for, make_plan, open_library, open_remote, prepare
+from tvm_codl.runtime.comodule import CoModule
+from tvm_codl.targets import Toolchain, toolchain
+from tvm_codl.workflow import (
+    Log,
+    Prepared,
+    default_records,
+    libraries_for,
+    make_plan,
+    measuring,
+    open_library,
+    prepare,
+    settled,
+)
 
 TOLERANCE = 1e-3
 TIMELINES = 5
@@ -56,12 +67,40 @@ class BenchReport(msgspec.Struct, frozen=True):
         return Comparison(self.model, self.cpu_ms, self.gpu_ms, self.coexec_ms, self.ideal_ms)
 
 
+class _Operators:
+    """Every distinct operator of a network, whole, alone on each processor, as inside a network."""
+
+    def __init__(self, prepared: Prepared, phone: Any, tools: Toolchain, records: Path | None, log: Log) -> None:
+        self.prepared = prepared
+        self.modules: list[tuple[Sequence[Probe], CoModule]] = []
+        with RecordStore(records or default_records()) as store:
+            session = measuring(prepared, phone, tools, store, log)
+            for probes, outcome in session.libraries(whole_probes(prepared.graph)):
+                if outcome.path is None:
+                    raise UserError("an operator does not build on its own", outcome.error, "tvm-codl doctor")
+                self.modules.append((probes, open_remote(phone, outcome.path)))
+        self.times: dict[tuple[str, str], list[float]] = {}
+
+    def measure(self) -> None:
+        for probes, module in self.modules:
+            for index, probe in enumerate(probes):
+                self.times.setdefault((probe.key, probe.processor), []).extend(module.time_region(index, 2, 0.0))
+
+    def ideal_ms(self) -> float:
+        """Both processors on every operator, each at its own speed, with nothing lost."""
+        keys = [Workload.of(o, self.prepared.graph).key for o in self.prepared.graph.operators]
+        middle = {key: float(np.median(times)) for key, times in self.times.items()}
+        return ideal_ms([middle[k, "cpu"] for k in keys], [middle[k, "gpu"] for k in keys])
+
+
 def errors(outputs: list[np.ndarray], wanted: list[np.ndarray]) -> tuple[float, float]:
     """The largest absolute error, and the largest relative to the largest magnitude of its own output tensor."""
     absolute = relative = 0.0
     for got, want in zip(outputs, wanted, strict=True):
         if got.shape != want.shape or not np.isfinite(got).all():
-            raise CheckFailed("an output has the wrong shape or values that are no numbers", f"{got.shape} {want.shape}")
+            raise CheckFailed(
+                "an output has the wrong shape or values that are no numbers", f"{got.shape} {want.shape}"
+            )
         difference = float(np.abs(got.astype("float64") - want).max(initial=0.0))
         absolute = max(absolute, difference)
         relative = max(relative, difference / max(float(np.abs(want).max(initial=0.0)), 1e-12))
@@ -86,16 +125,14 @@ def bench(
     """
     prepared = model if isinstance(model, Prepared) else prepare(model)
     if plan is None:
-        plan = make_plan(
-            prepared, phone, budget_s=budget_s, log=log, records=records, tuning_records=tuning_records
-        )
+        plan = make_plan(prepared, phone, budget_s=budget_s, log=log, records=records, tuning_records=tuning_records)
     tools = toolchain(phone.profile, tuning_records)
     plans = {
         "cpu": uniform_plan(prepared.graph, "cpu", prepared.name),
         "gpu": uniform_plan(prepared.graph, "gpu", prepared.name),
         "coexec": plan,
     }
-    paths = {name: library_for(prepared, p, phone.profile, tools, log) for name, p in plans.items()}
+    paths = libraries_for(prepared, plans, tools, log)
     modules = {name: open_library(path, phone) for name, path in paths.items()}
     inputs = prepared.model.sample_inputs()
     wanted = reference_outputs(prepared.model, inputs)
@@ -105,29 +142,20 @@ def bench(
         absolute, relative = max(absolute, found[0]), max(relative, found[1])
         if found[1] > TOLERANCE:
             raise CheckFailed(f"the {name} answer differs from onnxruntime's by {found[1]:.2e} relative")
-    probes = whole_probes(prepared.graph)
-    with tempfile.TemporaryDirectory(prefix="tvm-codl-bench-") as folder, tools.scheduled():
-        batch = build_batch(prepared.graph, prepared.weights, probes, tools.cpu, tools.gpu)
-        operators = open_remote(phone, batch.export(Path(folder) / f"operators-{prepared.name}.so"))
+    operators = _Operators(prepared, phone, tools, records, log)
     log(f"running {repeat} rounds")
     samples: dict[str, list[float]] = {name: [] for name in modules}
-    alone: list[list[float]] = [[] for _ in probes]
     every = max(1, repeat // 5)
-    for module in modules.values():
-        module.benchmark(1, 3)
     for round_ in range(repeat):
         for name, module in modules.items():
-            samples[name] += module.benchmark(1, 1)
+            samples[name] += settled(module)
         if round_ % every == 0:
-            for index, times in enumerate(alone):
-                times += operators.time_region(index, 2, 0.0)
+            operators.measure()
     # One library, one set of times: a plan that is a single processor is neither faster nor slower than itself.
     for name in ("cpu", "gpu"):
         if paths[name] == paths["coexec"]:
             samples["coexec"] = samples[name]
-    times = {(p.key, p.processor): float(np.median(t)) for p, t in zip(probes, alone, strict=True)}
-    keys = [Workload.of(o, prepared.graph).key for o in prepared.graph.operators]
-    ideal = ideal_ms([times[k, "cpu"] for k in keys], [times[k, "gpu"] for k in keys])
+    ideal = operators.ideal_ms()
     timelines = [modules["coexec"].timeline() for _ in range(TIMELINES)]
     overlaps = [overlap(read_events(t)) for t in timelines]
     middle = sorted(range(TIMELINES), key=lambda i: overlaps[i])[TIMELINES // 2]

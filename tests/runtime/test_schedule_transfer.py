@@ -102,3 +102,10 @@ def test_vector_accesses_become_casts() -> None:
     assert "codl_store8(((codl_load8(a + (x * 8)) + codl_take8(acc + 8))), a + 8);" in text
     assert "vstore4(vload4(0, i + 0), 0, i + 4);" in text
     assert direct_vectors("void f() {}") == "void f() {}"
+
+
+def test_group_numbers_are_wide_only_where_no_overload_depends_on_them() -> None:
+    plain = "  codl = a[((convert_int(get_group_id(0))) * 8)] + vload4(0, a + 0);\n"
+    head = "__kernel void k(__global float* restrict a) {\n"
+    assert "((codl_index)get_group_id(0)) * 8" in direct_vectors(head + plain)
+    assert "convert_int(get_group_id(0))" in direct_vectors(head + plain + "  x = select(1, 2, y);\n")

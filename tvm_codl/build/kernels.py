@@ -19,6 +19,8 @@ from tvm_codl.errors import UserError
 
 # LLVM 22 rejects TVM's debug information on vectors that common-subexpression elimination makes.
 PASS_CONFIG = {"tir.disable_cse_tir": True}
+# Folds scales that are computed at run time (squeeze-and-excitation) into weights, which then are constants no longer.
+DISABLED_PASSES = ["ForwardFoldScaleAxis"]
 
 
 @dataclass(frozen=True)
@@ -83,13 +85,15 @@ def compile_regions(flow: Dataflow, processor: str, target: tvm.target.Target, m
             given.append(_logical(param, root, argument))
         body = relay.bind(region.function.body, dict(zip(region.function.params, given, strict=True)))
         count = len(region.outputs)
-        parts = [body] if not isinstance(region.function.ret_type, tvm.ir.TupleType) else [body[i] for i in range(count)]
+        parts = (
+            [body] if not isinstance(region.function.ret_type, tvm.ir.TupleType) else [body[i] for i in range(count)]
+        )
         for part, value in zip(parts, region.outputs, strict=True):
             order = flow.roots[value.root].permutation()
             results.append(part if order == tuple(sorted(order)) else relay.transpose(part, order))
     mod = tvm.IRModule.from_expr(relay.Function(params, relay.Tuple(results)))
     mod = relay.transform.InferType()(mod)
-    with tvm.transform.PassContext(opt_level=3, config=PASS_CONFIG):
+    with tvm.transform.PassContext(opt_level=3, config=PASS_CONFIG, disabled_pass=DISABLED_PASSES):
         built = relay.build(mod, target=target, mod_name=mod_name)
     weights = {name: value.numpy() for name, value in built.get_params().items()}
     graph = json.loads(built.get_graph_json())
@@ -166,7 +170,7 @@ class _Compiled:
                 wanted |= {node_of[e] for e in graph.inputs(node)}
         self.calls = [n for n in sorted(wanted) if graph.is_call(n)]
         # A reshape is no kernel: its result is its argument under another shape.
-        self.same = {}
+        self.same: dict[int, int] = {}
         for node in self.calls:
             if graph.function(node) == "__nop":
                 (given,), (result,) = graph.inputs(node), graph.outputs(node)

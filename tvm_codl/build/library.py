@@ -70,7 +70,9 @@ class Library:
                 self.module.export_library(str(partial), fcompile=fcompile)
             except (RuntimeError, OSError) as error:
                 raise UserError(
-                    f"linking {path.name} failed", str(error).strip()[-500:], "tvm-codl doctor (is a compiler installed?)"
+                    f"linking {path.name} failed",
+                    str(error).strip()[-500:],
+                    "tvm-codl doctor (is a compiler installed?)",
                 ) from error
             os.replace(partial, path)
         return path

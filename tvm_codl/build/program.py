@@ -146,7 +146,9 @@ def write(flow: Dataflow, kernels: dict[str, Kernels]) -> JsonObject:
         part = Value(crossing.root) if whole else Value(crossing.root, crossing.axis, crossing.lo, crossing.hi)
         return {"do": kind, "view": writer.part_view(part)}
 
-    order = {i: k for p in ("cpu", "gpu") for k, i in enumerate(i for i, r in enumerate(flow.regions) if r.processor == p)}
+    order = {
+        i: k for p in ("cpu", "gpu") for k, i in enumerate(i for i, r in enumerate(flow.regions) if r.processor == p)
+    }
     signal_of: dict[int, int] = {}
     waited = {"cpu": -1, "gpu": -1}
     waits: dict[int, list[int]] = {}

@@ -41,9 +41,7 @@ def probe_dataflow(graph: OpGraph, weights: Mapping[str, np.ndarray], probes: Se
         for field in fields:
             roots.append(_root(field, part.output.axis if part.output is not None else -1))
             outputs.append(Value(len(roots) - 1))
-        regions.append(
-            Region(f"probe_{index}", probe.processor, str(probe.operator), function, inputs, outputs)
-        )
+        regions.append(Region(f"probe_{index}", probe.processor, str(probe.operator), function, inputs, outputs))
     return Dataflow(roots, regions, [], [], timed_alone=True)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.connection
+import multiprocessing.context
 import os
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +33,7 @@ def build_all(count: int, build: Build, workers: int = 0, limit_s: float = 600.0
         return
     context = multiprocessing.get_context("fork")
     waiting = list(range(count))
-    running: dict[int, tuple[multiprocessing.process.BaseProcess, multiprocessing.connection.Connection]] = {}
+    running: dict[int, tuple[multiprocessing.context.ForkProcess, multiprocessing.connection.Connection]] = {}
     try:
         while waiting or running:
             while waiting and len(running) < workers:

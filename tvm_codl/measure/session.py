@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import tvm
 
+from tvm_codl.device.opencl import cache_dir
 from tvm_codl.errors import DeviceError
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import axes
 from tvm_codl.measure.batch import build_batch
-from tvm_codl.measure.builders import build_all, chunks, last_line
+from tvm_codl.measure.builders import Outcome, build_all, chunks, last_line
 from tvm_codl.measure.probe import Probe
 from tvm_codl.records.record import Piece, Record
 from tvm_codl.records.store import RecordStore
@@ -47,8 +48,8 @@ class Session:
     log: Log
     scheduled: Callable[[], Any]
 
-    def measure(self, probes: Sequence[Probe], deadline: float = float("inf")) -> list[Record]:
-        """Records of all ``probes``: those in the store, then new ones until ``deadline`` (of ``time.monotonic``).
+    def measure(self, probes: Sequence[Probe]) -> list[Record]:
+        """Records of all ``probes``: those in the store, then new ones.
 
         Each record is stored as soon as it is there.  Raises :class:`DeviceError` where the phone goes away.
         """
@@ -61,29 +62,37 @@ class Session:
         missing = [p for p in probes if (p.key, p.processor) not in known]
         if missing:
             self.log(f"measuring {len(missing)} pieces of operators ({len(records)} known already)")
-        if time.monotonic() > deadline and missing:
-            self.log(f"the budget is used up: {len(missing)} pieces are left to the model")
-            return records
-        with tempfile.TemporaryDirectory(prefix="tvm-codl-batch-") as folder:
-            for record in self._batches(missing, Path(folder)):
-                self.store.add([record])
-                records.append(record)
+        for record in self._batches(missing):
+            self.store.add([record])
+            records.append(record)
         return records
 
-    def _batches(self, probes: Sequence[Probe], folder: Path) -> Iterator[Record]:
-        """All libraries are built before the first is timed: on the reference phone a compiler would disturb the times."""
-        if not probes:
-            return
-        parts = [probes[a:b] for a, b in chunks(probes, BATCH, len(os.sched_getaffinity(0)))]
+    def libraries(self, probes: Sequence[Probe]) -> list[tuple[Sequence[Probe], Outcome]]:
+        """The probes in batches, each with its library: from the cache, else built, all of them before this returns.
+
+        On the reference phone a compiler that still runs would disturb the times.
+        """
+        parts = [probes[a:b] for a, b in chunks(probes, BATCH, len(os.sched_getaffinity(0)))] if probes else []
+        paths = [self._path(part) for part in parts]
+        missing = [i for i, path in enumerate(paths) if not path.exists()]
 
         def build(index: int) -> Path:
             with self.scheduled():
-                library = build_batch(self.graph, self.weights, parts[index], self.cpu, self.gpu)
-            return library.export(folder / f"batch-{os.getpid()}-{index}-{time.time_ns()}.so")
+                library = build_batch(self.graph, self.weights, parts[missing[index]], self.cpu, self.gpu)
+            return library.export(paths[missing[index]])
 
-        built = dict(build_all(len(parts), build))
-        for index, part in enumerate(parts):
-            outcome = built[index]
+        built = {missing[i]: outcome for i, outcome in build_all(len(missing), build)} if missing else {}
+        return [(part, built.get(i) or Outcome(paths[i], "")) for i, part in enumerate(parts)]
+
+    def _path(self, probes: Sequence[Probe]) -> Path:
+        """Where the library of these probes lies: its kernels depend on the workloads and the build alone."""
+        digest = hashlib.sha256(self.build.encode())
+        for probe in probes:
+            digest.update(f"{probe.processor}|{probe.key}\n".encode())
+        return cache_dir() / "libraries" / f"batch-{digest.hexdigest()[:24]}.so"
+
+    def _batches(self, probes: Sequence[Probe]) -> Iterator[Record]:
+        for part, outcome in self.libraries(probes):
             if outcome.path is not None:
                 yield from self._timed(part, outcome.path)
             elif len(part) == 1:
@@ -91,12 +100,11 @@ class Session:
             else:
                 # One bad candidate must not take its neighbours along: halve until it stands alone.
                 half = len(part) // 2
-                yield from self._batches(part[:half], folder)
-                yield from self._batches(part[half:], folder)
+                yield from self._batches(part[:half])
+                yield from self._batches(part[half:])
 
     def _timed(self, probes: Sequence[Probe], path: Path) -> Iterator[Record]:
         module = open_remote(self.phone, path)
-        path.unlink()
         for index, probe in enumerate(probes):
             try:
                 times = tuple(module.time_region(index, REPEAT, 0.0))

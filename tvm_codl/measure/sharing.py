@@ -30,9 +30,7 @@ def ping_pong(shape: tuple[int, ...], rounds: int) -> Dataflow:
         function = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
         roots.append(Root(shape, "float32"))
         processor = ("gpu", "cpu")[k % 2]
-        regions.append(
-            Region(f"{processor}_{k}", processor, "", function, [Argument(Value(k))], [Value(k + 1)])
-        )
+        regions.append(Region(f"{processor}_{k}", processor, "", function, [Argument(Value(k))], [Value(k + 1)]))
     return Dataflow(roots, regions, [("x", Value(0))], [Argument(Value(2 * rounds))])
 
 

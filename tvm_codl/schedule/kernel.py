@@ -15,7 +15,7 @@ from tvm import autotvm, te
 from tvm_codl.schedule.target import group_size
 from tvm_codl.schedule.tiles import KNOBS, VECTOR_REGISTERS, Problem, Tiles, candidates, choose, fit, from_knobs
 
-TUNED_PAIRS = 6
+TUNED_PAIRS = 4
 
 
 def problem_on(
@@ -33,7 +33,7 @@ def define_tiles(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
     default = choose(problem)
     cfg.define_knob("columns", _distinct(default.columns, *(c for c, _ in pairs)))
     cfg.define_knob("blocks", _distinct(default.blocks, *(b for _, b in pairs)))
-    cfg.define_knob("unroll", [u for u in (1, 2, 4) if problem.channels_in % u == 0])
+    cfg.define_knob("unroll", [u for u in (1, 2) if problem.channels_in % u == 0])
     cfg.define_knob("rows", _distinct(default.rows, *(r for r in (1, 2, 4) if problem.rows % r == 0)))
     cfg.define_knob("weights_first", _distinct(default.weights_first, 0, 1))
     cfg.define_knob("threads", [1] if default.threads == 1 else _distinct(default.threads, 32, 16, 1))

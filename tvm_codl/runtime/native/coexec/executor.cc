@@ -81,8 +81,6 @@ Executor::Executor(std::shared_ptr<const Program> program, const Weights& weight
     if (step.what == Do::kCall) {
       call = std::make_unique<PreparedCall>(FindFunction(libraries_, step.function), step, *memory_);
       cpu_copied_ += call->copied_bytes();
-    } else if (step.what == Do::kCopy) {
-      cpu_copied_ += step.args[0].bytes;
     }
     calls_.push_back(std::move(call));
   }

@@ -59,7 +59,7 @@ class GpuList {
   struct Copy {
     Place from, to;
     size_t bytes = 0;
-    bool counted = true;  // a kernel-like copy that the network asks for is none of sharing's
+    bool counted = true;  // a copy that the network itself asks for (a reshape) is none of sharing's
   };
   struct Command {
     enum class Type { kLaunch, kCopy, kTransfer, kWait, kSignal } type;
