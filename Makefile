@@ -7,6 +7,8 @@ export TOPHUB_LOCATION := NONE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTEST := $(BIN)/python -m pytest -q
 
+NATIVE = $(shell find tvm_codl/runtime/native tests/runtime -name '*.h' -o -name '*.cc')
+
 .PHONY: demo test test-slow lint format lock install clean
 
 demo: $(INSTALLED)
@@ -22,10 +24,12 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check tvm_codl tests benchmarks
 	$(BIN)/ruff format --check tvm_codl tests benchmarks
 	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run -Werror $(NATIVE)
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix tvm_codl tests benchmarks
 	$(BIN)/ruff format tvm_codl tests benchmarks
+	$(BIN)/clang-format -i $(NATIVE)
 
 install: $(INSTALLED)
 

@@ -59,7 +59,9 @@ def main() -> int:
     error = check(module, executor, np.load(options.case))
     times = json.loads(executor["benchmark"](1, 20))
     spans = json.loads(executor["timeline"]())
-    regions = {side: len({s["region"] for s in spans if s["processor"] == side and s["region"]}) for side in ("cpu", "gpu")}
+    regions = {
+        side: len({s["region"] for s in spans if s["processor"] == side and s["region"]}) for side in ("cpu", "gpu")
+    }
     device = tvm.device("opencl", 0)
     print(
         json.dumps(

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import tvm
 
+from tvm_codl.build.elf import check_library
 from tvm_codl.build.library import build
 from tvm_codl.cost.model import CostModel, samples_of
 from tvm_codl.device.opencl import cache_dir
@@ -265,18 +266,7 @@ def open_library(path: Path, phone: Any, sharing: str = "auto") -> CoModule:
     """
     if not path.is_file():
         raise UserError(f"{path} does not exist", next="tvm-codl build MODEL -o model.so")
-    head = path.read_bytes()[:20]
-    if head[:4] != b"\x7fELF":
-        raise UserError(
-            f"{path.name} is no shared library", f"it begins with {head[:8]!r}", "tvm-codl build MODEL -o model.so"
-        )
-    machine = {"x86_64": 62, "aarch64": 183}.get(phone.profile.arch)
-    if machine is not None and int.from_bytes(head[18:20], "little") != machine:
-        raise UserError(
-            f"{path.name} was built for another processor than the phone's",
-            f"ELF machine {int.from_bytes(head[18:20], 'little')}, the phone is {phone.profile.arch}",
-            "tvm-codl build MODEL -o model.so",
-        )
+    check_library(path, phone.profile.arch)
     try:
         return open_remote(phone, path, sharing)
     except tvm.error.TVMError as error:

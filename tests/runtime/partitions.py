@@ -14,7 +14,7 @@ class Network:
         self.mod = tvm.IRModule()
         self.count = 0
 
-    def region(self, processor: str, body, *args: relay.Expr, shapes: list[tuple[int, ...]]) -> relay.Expr:  # noqa: ANN001
+    def region(self, processor: str, body, *args: relay.Expr, shapes: list[tuple[int, ...]]) -> relay.Expr:
         params = [relay.var(f"p{i}", shape=shape) for i, shape in enumerate(shapes)]
         function = relay.Function(params, body(*params))
         function = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]

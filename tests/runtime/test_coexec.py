@@ -106,7 +106,7 @@ def test_both_processors_work_at_the_same_time(tmp_path: Path) -> None:
 
 
 def test_a_thousand_runs_leak_nothing_and_agree(loaded: tuple) -> None:
-    library, wanted = loaded
+    library, _ = loaded
     module = CoModule(library, tvm.cpu())
     first = module.run({"x": sample()})[0]
     module.benchmark(200, 1)

@@ -21,7 +21,9 @@ SUPPRESS = "\n".join(f"race:{library}" for library in ("libpocl", "libtvm.so", "
 
 
 def runtime(name: str) -> str:
-    path = subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+    path = subprocess.run(
+        ["g++", f"-print-file-name={name}"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     if not Path(path).is_absolute():
         pytest.skip(f"g++ has no {name}")
     return str(Path(path).resolve())

@@ -39,9 +39,7 @@ def probe(library: str) -> dict[str, object]:
     about = {"device": name, "version": version}
     context = ctypes.c_void_p(cl.clCreateContext(None, 1, ctypes.byref(device), None, None, ctypes.byref(error)))
     source = ctypes.c_char_p(SOURCE)
-    program = ctypes.c_void_p(
-        cl.clCreateProgramWithSource(context, 1, ctypes.byref(source), None, ctypes.byref(error))
-    )
+    program = ctypes.c_void_p(cl.clCreateProgramWithSource(context, 1, ctypes.byref(source), None, ctypes.byref(error)))
     if cl.clBuildProgram(program, 1, ctypes.byref(device), None, None, None) != 0:
         return {"ok": False, "why": text(cl.clGetProgramBuildInfo, program, device, BUILD_LOG), **about}
     kernel = ctypes.c_void_p(cl.clCreateKernel(program, b"add", ctypes.byref(error)))

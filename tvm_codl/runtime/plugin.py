@@ -25,4 +25,6 @@ def load() -> None:
     try:
         ctypes.CDLL(str(path()), ctypes.RTLD_GLOBAL)
     except OSError as error:
-        raise DeviceError("the native plugin does not load", str(error), "python -m tvm_codl.runtime.compile") from error
+        raise DeviceError(
+            "the native plugin does not load", str(error), "python -m tvm_codl.runtime.compile"
+        ) from error

@@ -108,7 +108,7 @@ def tune_task(task: autotvm.task.Task, bench: Bench) -> tuple[Any, list[float], 
     tried = {_key(best)}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        incumbent = bench.build(task, _config(space, best), folder)
+        incumbent = estimate = bench.build(task, _config(space, best), folder)
         first = bench.seconds(incumbent, 1)
         number = max(1, int(SPAN / 3 / max(first, 1e-7)))
         stages = ({"columns", "blocks"}, set(space.space_map) - {"columns", "blocks"})
@@ -125,14 +125,17 @@ def tune_task(task: autotvm.task.Task, bench: Bench) -> tuple[Any, list[float], 
                     continue  # a configuration that does not build is no candidate
                 if won:
                     best, incumbent = knobs, challenger
+        # Of many candidates one may have been lucky: the winner must beat the estimate once more, for longer.
+        if incumbent is not estimate and not _wins(bench, incumbent, estimate, 2 * number, 2 * ROUNDS):
+            best, incumbent = {name: _values(space, name)[0] for name in space.space_map}, estimate
         times = [bench.seconds(incumbent, number) for _ in range(ROUNDS)]
     return _config(space, best), times, len(tried)
 
 
-def _wins(bench: Bench, challenger: Any, incumbent: Any, number: int) -> bool:
+def _wins(bench: Bench, challenger: Any, incumbent: Any, number: int, rounds: int = ROUNDS) -> bool:
     """Measured in turn; one clear loss ends it."""
     ours, theirs = [], []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         ours.append(bench.seconds(challenger, number))
         theirs.append(bench.seconds(incumbent, number))
         if min(ours) > 1.1 * min(theirs):

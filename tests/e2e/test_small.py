@@ -1,0 +1,135 @@
+"""The whole way on a small network: measure a phone, plan, build one library, run it there, and compare with onnxruntime."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import psutil
+import pytest
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+
+import tvm_codl as codl
+from tvm_codl.bench import bench
+from tvm_codl.frontend.reference import reference_outputs
+from tvm_codl.plan.candidates import legal_cuts
+from tvm_codl.plan.plan import PlannedOperator
+from tvm_codl.report.timeline import read_events
+from tvm_codl.report.trace import write_trace
+from tvm_codl.targets import toolchain
+from tvm_codl.workflow import Prepared, library_for
+
+FIELDS = {  # DESIGN, conventions: what `bench --json` prints
+    "cpu_ms", "gpu_ms", "coexec_ms", "best_single_ms", "speedup", "ideal_ms", "efficiency", "predicted_ms", "overlap",
+    "max_abs_err", "max_rel_err", "copied_bytes", "plan", "device",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def prepared() -> Prepared:
+    return codl.prepare(codl.load_model("zoo:small"))
+
+
+@pytest.fixture(scope="module")
+def phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[codl.Phone]:
+    """A phone behind a tracker.  When all tests are done with it, neither a process nor a file of it may be left."""
+    folder = tmp_path_factory.mktemp("temporary")
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(folder))
+        with codl.connect() as phone:
+            assert phone.where.startswith("tracker 127.0.0.1")
+            yield phone
+        assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
+        assert not [path.name for path in folder.iterdir() if path.name.startswith("tvm-codl-")]
+
+
+@pytest.fixture(scope="module")
+def plan(prepared: Prepared, phone: codl.Phone, tmp_path_factory: pytest.TempPathFactory) -> codl.Plan:
+    folder = tmp_path_factory.mktemp("plan")
+    made = codl.make_plan(prepared, phone, budget_s=5, records=folder / "records.sqlite")
+    codl.dump_plan(made, folder / "plan.json")
+    read = codl.load_plan(folder / "plan.json")
+    assert read == made
+    codl.verify_plan(read, prepared.graph, prepared.axes)
+    return read
+
+
+@pytest.fixture(scope="module")
+def split_plan(prepared: Prepared) -> codl.Plan:
+    """Every operator split where it can be, each along another of its axes, as a person might type it."""
+    lines = []
+    for operator in prepared.graph.operators:
+        axes = [axis for axis in prepared.axes[operator.id].values() if legal_cuts(axis)]
+        placement = codl.Placement("cpu")
+        if axes:
+            axis = axes[operator.id % len(axes)]
+            cuts = legal_cuts(axis)
+            placement = codl.Placement("split", axis.name, cuts[len(cuts) // 2])
+        lines.append(PlannedOperator(operator.id, operator.name, placement))
+    assert sum(line.placement.on == "split" for line in lines) >= len(lines) - 1
+    plan = codl.Plan("small", "by hand", tuple(lines))
+    codl.verify_plan(plan, prepared.graph, prepared.axes)
+    return plan
+
+
+def assert_right(prepared: Prepared, module: codl.CoModule) -> None:
+    for seed in (0, 1):
+        inputs = prepared.model.sample_inputs(seed)
+        (wanted,) = reference_outputs(prepared.model, inputs)
+        (found,) = module.run(inputs)
+        assert found.shape == wanted.shape
+        assert np.abs(found - wanted).max() <= 1e-3 * np.abs(wanted).max()
+
+
+def test_the_measured_plan_runs_and_is_right(
+    prepared: Prepared, phone: codl.Phone, plan: codl.Plan, tmp_path: Path
+) -> None:
+    assert [o.operator for o in plan.operators] == [o.id for o in prepared.graph.operators]
+    assert plan.predicted_ms > 0
+    assert all(o.reason for o in plan.operators)
+    module = codl.open_library(codl.build_library(prepared, plan, phone.profile, tmp_path / "small.so"), phone)
+    assert [path.name for path in tmp_path.iterdir()] == ["small.so"]
+    assert [p.name for p in module.inputs] == ["input"]
+    assert_right(prepared, module)
+    assert msgspec.convert(module.about.plan, codl.Plan) == plan
+
+
+def test_every_operator_split_is_right_and_its_timeline_opens_in_perfetto(
+    prepared: Prepared, phone: codl.Phone, split_plan: codl.Plan, tmp_path: Path
+) -> None:
+    # The library that the benchmark below takes from the cache.
+    tools = toolchain(phone.profile)
+    module = codl.open_library(library_for(prepared, split_plan, phone.profile, tools, lambda _: None), phone)
+    assert_right(prepared, module)
+    assert len(module.benchmark(1, 3)) == 3
+    events = read_events(module.timeline())
+    kernels = [e for e in events if e.kind == "kernel"]
+    assert {e.processor for e in kernels} == {"cpu", "gpu"}
+    path = tmp_path / "small.pftrace"
+    write_trace(path, events, "small")
+    trace = Trace()
+    trace.ParseFromString(path.read_bytes())
+    begun = [p.track_event.name for p in trace.packet if p.track_event.type == p.track_event.TYPE_SLICE_BEGIN]
+    assert sorted(begun) == sorted(e.name for e in events)
+
+
+def test_bench_gives_every_field(prepared: Prepared, phone: codl.Phone, split_plan: codl.Plan, tmp_path: Path) -> None:
+    report = bench(
+        prepared, phone, plan=split_plan, plan_path="by-hand.json", repeat=2, records=tmp_path / "records.sqlite"
+    )
+    fields = msgspec.json.decode(msgspec.json.encode(report))
+    assert fields.keys() >= FIELDS
+    for name in ("cpu_ms", "gpu_ms", "coexec_ms"):
+        assert fields[name].keys() == {"median", "p10", "p90", "n"}
+        assert 0 < fields[name]["p10"] <= fields[name]["median"] <= fields[name]["p90"]
+    best = min(fields["cpu_ms"]["median"], fields["gpu_ms"]["median"])
+    assert fields["best_single_ms"] == pytest.approx(best)
+    assert fields["speedup"] == pytest.approx(best / fields["coexec_ms"]["median"])
+    assert fields["efficiency"] == pytest.approx(fields["ideal_ms"] / fields["coexec_ms"]["median"])
+    assert 0 <= fields["overlap"] <= 1
+    assert fields["max_rel_err"] <= 1e-3
+    assert (fields["plan"], fields["device"]) == ("by-hand.json", phone.profile.name)
