@@ -131,9 +131,11 @@ def _within(seconds: float, where: str, work: Callable[[], Any]) -> Any:
         if isinstance(errors[0], CodlError):
             raise errors[0]
         if isinstance(errors[0], tvm.error.TVMError | OSError | RuntimeError):
-            raise DeviceError(f"the phone at {where} refused or dropped the connection", _last(errors[0])) from errors[
-                0
-            ]
+            raise DeviceError(
+                f"the phone at {where} refused or dropped the connection",
+                _last(errors[0]),
+                "look at its log; then run the same command again",
+            ) from errors[0]
         raise errors[0]
     if not results:
         raise DeviceError(

@@ -41,7 +41,11 @@ def input_shapes(proto: onnx.ModelProto, given: Mapping[str, Shape], path: Path)
     declared = {value.name: _dimensions(value) for value in real_inputs(proto)}
     for name, shape in given.items():
         if name not in declared:
-            raise UserError(f"{path.name} has no input {name!r}", f"its inputs: {', '.join(declared)}", "")
+            raise UserError(
+                f"{path.name} has no input {name!r}",
+                f"its inputs: {', '.join(declared)}",
+                f"use e.g. --shape {next(iter(declared), 'NAME')}:[{','.join(map(str, shape))}]",
+            )
         _check_given(name, shape, declared[name], path)
     missing = {name: dims for name, dims in declared.items() if name not in given and None in (d for d, _ in dims)}
     if missing:

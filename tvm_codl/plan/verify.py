@@ -11,6 +11,9 @@ from tvm_codl.plan.plan import FORMAT, Plan, PlannedOperator
 
 Axes = Mapping[int, Mapping[str, Axis]]
 
+_ANEW = "make a new one: tvm-codl plan MODEL -o plan.json"
+_EDIT = f"change its placement in the plan, or {_ANEW}"
+
 
 def verify_plan(plan: Plan, graph: OpGraph, axes: Axes) -> None:
     """Raise :class:`UserError` for the first operator that cannot be where the plan has it.
@@ -19,7 +22,7 @@ def verify_plan(plan: Plan, graph: OpGraph, axes: Axes) -> None:
     The message names the operator and the reason, and lists the legal choices.
     """
     if plan.format != FORMAT:
-        raise UserError(f"the plan has format {plan.format}, this version reads {FORMAT}")
+        raise UserError(f"the plan has format {plan.format}, this version reads {FORMAT}", next=_ANEW)
     names = {operator.id: operator.name for operator in graph.operators}
     seen: set[int] = set()
     for planned in plan.operators:
@@ -44,6 +47,7 @@ def verify_plan(plan: Plan, graph: OpGraph, axes: Axes) -> None:
         raise UserError(
             f"the plan places {len(seen)} of the network's {len(names)} operators",
             f"missing: {', '.join(missing[:5])}{' ...' if len(missing) > 5 else ''}",
+            _ANEW,
         )
 
 
@@ -52,7 +56,7 @@ def _verify_placement(planned: PlannedOperator, axes: Mapping[str, Axis]) -> Non
     splits = [_choices(axis) for axis in axes.values() if axis.granule < axis.extent]
     legal = f"legal placements: {'; '.join(['cpu', 'gpu', *splits])}"
     if placement.on not in ("cpu", "gpu", "split"):
-        raise UserError(f"{_title(planned)} is placed on {placement.on!r}", legal)
+        raise UserError(f"{_title(planned)} is placed on {placement.on!r}", legal, _EDIT)
     if placement.on != "split":
         if placement.axis or placement.at:
             raise UserError(
@@ -62,15 +66,17 @@ def _verify_placement(planned: PlannedOperator, axes: Mapping[str, Axis]) -> Non
             )
         return
     if not axes:
-        raise UserError(f"{_title(planned)} cannot be split: it has no split rule", legal)
+        raise UserError(f"{_title(planned)} cannot be split: it has no split rule", legal, _EDIT)
     axis = axes.get(placement.axis)
     if axis is None:
-        raise UserError(f"{_title(planned)} cannot be split along {placement.axis!r}", legal)
+        raise UserError(f"{_title(planned)} cannot be split along {placement.axis!r}", legal, _EDIT)
     if not 1 <= placement.at <= axis.extent - 1:
-        raise UserError(f"{_title(planned)}: cut {placement.at} is outside 1..{axis.extent - 1} of {axis.name}", legal)
+        raise UserError(
+            f"{_title(planned)}: cut {placement.at} is outside 1..{axis.extent - 1} of {axis.name}", legal, _EDIT
+        )
     if placement.at % axis.granule:
         raise UserError(
-            f"{_title(planned)}: cut {placement.at} of {axis.name} is not a multiple of {axis.granule}", legal
+            f"{_title(planned)}: cut {placement.at} of {axis.name} is not a multiple of {axis.granule}", legal, _EDIT
         )
 
 

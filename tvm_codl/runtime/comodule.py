@@ -49,13 +49,18 @@ class CoModule:
         """Copies the inputs to the device.  Raises :class:`UserError` for a name, shape or type that is not the model's."""
         wanted = {p.name: (i, p) for i, p in enumerate(self.inputs)}
         if set(inputs) != set(wanted):
-            raise UserError(f"the model takes the inputs {sorted(wanted)}", f"given: {sorted(inputs)}")
+            raise UserError(
+                f"the model takes the inputs {sorted(wanted)}",
+                f"given: {sorted(inputs)}",
+                "name the arrays as the model does",
+            )
         for name, value in inputs.items():
             index, port = wanted[name]
             if tuple(value.shape) != port.shape or str(value.dtype) != port.dtype:
                 raise UserError(
                     f"input {name} must be {port.dtype}{list(port.shape)}",
                     f"given: {value.dtype}{list(value.shape)}",
+                    "give an array of that shape and type, or build the model for another shape: --shape",
                 )
             self._executor["set_input"](index, tvm.nd.array(np.ascontiguousarray(value), device=self._cpu))
 
