@@ -1,5 +1,5 @@
-// Counts what libtvm_codl allocates while counting is on.  Preloaded, so that its operator new stands before libstdc++'s;
-// an allocation is ours if the code that asked for it lies in our library.
+// Counts what libtvm_codl allocates while counting is on.  Preloaded, so that its operator new stands before
+// libstdc++'s; an allocation is ours if the code that asked for it lies in our library.
 #include <dlfcn.h>
 
 #include <atomic>

@@ -11,7 +11,8 @@
 namespace tvm_codl {
 
 inline void Check(cl_int status, const char* what) {
-  if (status != CL_SUCCESS) throw std::runtime_error(std::string(what) + " failed with OpenCL error " + std::to_string(status));
+  if (status != CL_SUCCESS)
+    throw std::runtime_error(std::string(what) + " failed with OpenCL error " + std::to_string(status));
 }
 
 template <typename T, cl_int(CL_API_CALL* Release)(T)>

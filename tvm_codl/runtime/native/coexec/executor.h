@@ -25,8 +25,8 @@ class Executor {
  public:
   // `sharing` as in ChooseSharing.  The libraries hold the program's functions.
   // Throws std::runtime_error for a weight or function that is missing, or a device that is not there.
-  Executor(std::shared_ptr<const Program> program, const Weights& weights,
-           std::vector<tvm::runtime::Module> libraries, int device_id, const std::string& sharing);
+  Executor(std::shared_ptr<const Program> program, const Weights& weights, std::vector<tvm::runtime::Module> libraries,
+           int device_id, const std::string& sharing);
 
   // `data` is a compact tensor of the port's shape and type; throws std::runtime_error where it is not.
   void SetInput(int index, const DLTensor& data);
@@ -35,9 +35,9 @@ class Executor {
 
   // `repeat` samples of the mean of `number` runs, in milliseconds.
   std::vector<double> Benchmark(int number, int repeat);
-  // `repeat` samples of one region alone on its processor, in milliseconds, without waits.  Each sample is the mean over
-  // at least `min_ms` of runs with warm caches; or, with min_ms = 0, one run as it is inside a network: its inputs have
-  // just been written, its weights and outputs have left the caches since the last run.
+  // `repeat` samples of one region alone on its processor, in milliseconds, without waits.  Each sample is the mean
+  // over at least `min_ms` of runs with warm caches; or, with min_ms = 0, one run as it is inside a network: its inputs
+  // have just been written, its weights and outputs have left the caches since the last run.
   std::vector<double> TimeRegion(int region, int repeat, double min_ms);
   // One run in which everything is timed.
   std::vector<Span> Timeline();

@@ -221,9 +221,8 @@ void GpuList::Enqueue(const Command& command, cl_event* done) {
       break;
     case Command::Type::kTransfer: {
       const Step& step = program_.gpu[command.step];
-      copied_bytes_ += step.what == Do::kToGpu
-                           ? memory_->EnqueueToGpu(queue(), step.args[0], waits, wait_list, done)
-                           : memory_->EnqueueToCpu(queue(), step.args[0], waits, wait_list, done);
+      copied_bytes_ += step.what == Do::kToGpu ? memory_->EnqueueToGpu(queue(), step.args[0], waits, wait_list, done)
+                                               : memory_->EnqueueToCpu(queue(), step.args[0], waits, wait_list, done);
       break;
     }
     default:
@@ -298,8 +297,7 @@ void GpuList::WaitFor(cl_event event, int spin_us) const {
   const int64_t deadline = HostNow() + int64_t{1000} * spin_us;
   while (spin_us > 0) {
     cl_int status = CL_QUEUED;
-    Check(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, nullptr),
-          "clGetEventInfo");
+    Check(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, nullptr), "clGetEventInfo");
     if (status < 0) Check(status, "a GPU command");
     if (status == CL_COMPLETE) return;
     if (HostNow() > deadline) break;
@@ -395,7 +393,8 @@ void GpuList::CalibrateClock() {
     WaitFor(marker.get(), 1000);
     const int64_t now = HostNow();
     cl_ulong end = 0;
-    if (clGetEventProfilingInfo(marker.get(), CL_PROFILING_COMMAND_END, sizeof(end), &end, nullptr) != CL_SUCCESS) return;
+    if (clGetEventProfilingInfo(marker.get(), CL_PROFILING_COMMAND_END, sizeof(end), &end, nullptr) != CL_SUCCESS)
+      return;
     best = std::min(best, now - static_cast<int64_t>(end));
   }
   clock_offset_ = best;

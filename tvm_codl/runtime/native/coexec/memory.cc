@@ -67,7 +67,8 @@ Memory::Memory(const Program& program, OpenCLDevice device, Sharing sharing)
     if (buffer.space == Space::kCpu || (alone && buffer.space == Space::kShared) ||
         (buffer.space == Space::kShared && sharing_ == Sharing::kCopied)) {
       auto* memory = static_cast<uint8_t*>(std::aligned_alloc(kCpuAlignment, bytes));
-      if (memory == nullptr) throw std::runtime_error("out of memory for a buffer of " + std::to_string(bytes) + " bytes");
+      if (memory == nullptr)
+        throw std::runtime_error("out of memory for a buffer of " + std::to_string(bytes) + " bytes");
       std::memset(memory, 0, bytes);
       host_[i].reset(memory);
       address_[i] = memory;
@@ -138,9 +139,9 @@ uint8_t* Memory::MapRange(cl_command_queue queue, const View& view, cl_map_flags
                           const cl_event* wait_list, cl_event* done) {
   const auto index = static_cast<size_t>(view.buffer);
   cl_int status = CL_SUCCESS;
-  void* at = clEnqueueMapBuffer(queue, mems_[index].get(), block ? CL_TRUE : CL_FALSE, flags,
-                                static_cast<size_t>(view.offset), static_cast<size_t>(view.bytes), waits, wait_list,
-                                done, &status);
+  void* at =
+      clEnqueueMapBuffer(queue, mems_[index].get(), block ? CL_TRUE : CL_FALSE, flags, static_cast<size_t>(view.offset),
+                         static_cast<size_t>(view.bytes), waits, wait_list, done, &status);
   Check(status, "clEnqueueMapBuffer");
   uint8_t* base = static_cast<uint8_t*>(at) - view.offset;
   if (address_[index] == nullptr) address_[index] = base;

@@ -62,8 +62,8 @@ std::string Json(const Program& program, const std::vector<Span>& spans) {
     static constexpr const char* kKinds[] = {"kernel", "wait", "share"};
     std::string name = step < steps.size() ? steps[step].function : "";
     if (name.empty()) name = kKinds[static_cast<int>(span.kind)];
-    out << (i != 0 ? "," : "") << "{\"name\":\"" << Escape(name) << "\",\"processor\":\""
-        << (span.gpu ? "gpu" : "cpu") << "\",\"kind\":\"" << kKinds[static_cast<int>(span.kind)] << "\",\"region\":\""
+    out << (i != 0 ? "," : "") << "{\"name\":\"" << Escape(name) << "\",\"processor\":\"" << (span.gpu ? "gpu" : "cpu")
+        << "\",\"kind\":\"" << kKinds[static_cast<int>(span.kind)] << "\",\"region\":\""
         << (span.region >= 0 ? Escape(program.regions[static_cast<size_t>(span.region)].name) : "")
         << "\",\"start_us\":" << static_cast<double>(span.start - origin) / 1e3
         << ",\"end_us\":" << static_cast<double>(span.end - origin) / 1e3 << '}';
@@ -83,10 +83,12 @@ class ExecutorNode final : public ModuleNode {
   PackedFunc GetFunction(const String& name, const ObjectPtr<Object>& self) final {
     Executor* run = executor_.get();
     if (name == "set_input") {
-      return PackedFunc([self, run](TVMArgs args, TVMRetValue*) { run->SetInput(args[0], *args[1].operator DLTensor*()); });
+      return PackedFunc(
+          [self, run](TVMArgs args, TVMRetValue*) { run->SetInput(args[0], *args[1].operator DLTensor*()); });
     }
     if (name == "get_output") {
-      return PackedFunc([self, run](TVMArgs args, TVMRetValue*) { run->GetOutput(args[0], args[1].operator DLTensor*()); });
+      return PackedFunc(
+          [self, run](TVMArgs args, TVMRetValue*) { run->GetOutput(args[0], args[1].operator DLTensor*()); });
     }
     if (name == "run") return PackedFunc([self, run](TVMArgs, TVMRetValue*) { run->Run(); });
     if (name == "benchmark") {

@@ -79,8 +79,8 @@ class Parser {
     for (const auto& value : Array(Field(object, "regions"), "regions")) {
       const auto& region = Object(value, "region");
       const bool gpu = String(Field(region, "processor"), "processor") == "gpu";
-      program_.regions.push_back({String(Field(region, "name"), "region name"),
-                                  gpu ? Processor::kGpu : Processor::kCpu});
+      program_.regions.push_back(
+          {String(Field(region, "name"), "region name"), gpu ? Processor::kGpu : Processor::kCpu});
     }
     ReadList(Array(Field(object, "cpu"), "cpu"), Processor::kCpu, &program_.cpu);
     ReadList(Array(Field(object, "gpu"), "gpu"), Processor::kGpu, &program_.gpu);
@@ -158,8 +158,8 @@ class Parser {
         step.what = Do::kCall;
         step.function = String(Field(object, "function"), "function");
         for (const auto& arg : Array(Field(object, "args"), "args")) step.args.push_back(ReadViewFor(arg, processor));
-        step.outputs = static_cast<int>(
-            Integer(Field(object, "outputs"), "outputs", 0, static_cast<int64_t>(step.args.size())));
+        step.outputs =
+            static_cast<int>(Integer(Field(object, "outputs"), "outputs", 0, static_cast<int64_t>(step.args.size())));
       } else if (what == "copy") {
         step.what = Do::kCopy;
         step.args = {ReadViewFor(Field(object, "from"), processor), ReadViewFor(Field(object, "to"), processor)};

@@ -25,9 +25,9 @@ void* OpenLibrary() {
     if (void* handle = dlopen(named, RTLD_NOW | RTLD_LOCAL)) return handle;
     throw std::runtime_error(std::string("CODL_OPENCL_LIBRARY does not load: ") + dlerror());
   }
-  for (const char* name : {"libOpenCL.so", "libOpenCL.so.1", "/system/vendor/lib64/libOpenCL.so",
-                           "/system/lib64/libOpenCL.so", "/system/vendor/lib64/egl/libGLES_mali.so",
-                           "/system/vendor/lib64/libPVROCL.so"}) {
+  for (const char* name :
+       {"libOpenCL.so", "libOpenCL.so.1", "/system/vendor/lib64/libOpenCL.so", "/system/lib64/libOpenCL.so",
+        "/system/vendor/lib64/egl/libGLES_mali.so", "/system/vendor/lib64/libPVROCL.so"}) {
     if (void* handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return handle;
   }
   throw std::runtime_error("no OpenCL library found: `tvm-codl doctor` says how to get one");
@@ -61,10 +61,10 @@ void UnpinDriver() {
 
 }  // namespace
 
-#define FORWARD(RESULT, NAME, PARAMS, ARGS)                            \
-  extern "C" CL_API_ENTRY RESULT CL_API_CALL NAME PARAMS {             \
+#define FORWARD(RESULT, NAME, PARAMS, ARGS)                                                  \
+  extern "C" CL_API_ENTRY RESULT CL_API_CALL NAME PARAMS {                                   \
     static auto* const entry = reinterpret_cast<RESULT(CL_API_CALL*) PARAMS>(Symbol(#NAME)); \
-    return entry ARGS;                                                 \
+    return entry ARGS;                                                                       \
   }
 
 extern "C" CL_API_ENTRY cl_int CL_API_CALL clGetPlatformIDs(cl_uint n, cl_platform_id* ids, cl_uint* count) {
@@ -73,9 +73,9 @@ extern "C" CL_API_ENTRY cl_int CL_API_CALL clGetPlatformIDs(cl_uint n, cl_platfo
   return entry(n, ids, count);
 }
 
-extern "C" CL_API_ENTRY cl_context CL_API_CALL clCreateContext(
-    const cl_context_properties* properties, cl_uint n, const cl_device_id* devices,
-    void(CL_CALLBACK* notify)(const char*, const void*, size_t, void*), void* data, cl_int* error) {
+extern "C" CL_API_ENTRY cl_context CL_API_CALL
+clCreateContext(const cl_context_properties* properties, cl_uint n, const cl_device_id* devices,
+                void(CL_CALLBACK* notify)(const char*, const void*, size_t, void*), void* data, cl_int* error) {
   static auto* const entry = reinterpret_cast<decltype(&clCreateContext)>(Symbol("clCreateContext"));
   cl_context context = entry(properties, n, devices, notify, data, error);
   UnpinDriver();
@@ -159,8 +159,8 @@ FORWARD(cl_program, clCreateProgramWithBinary,
         (cl_context c, cl_uint n, const cl_device_id* d, const size_t* l, const unsigned char** b, cl_int* s,
          cl_int* e),
         (c, n, d, l, b, s, e))
-FORWARD(cl_int, clBuildProgram,
-        (cl_program p, cl_uint n, const cl_device_id* d, const char* o, BuildNotify f, void* u), (p, n, d, o, f, u))
+FORWARD(cl_int, clBuildProgram, (cl_program p, cl_uint n, const cl_device_id* d, const char* o, BuildNotify f, void* u),
+        (p, n, d, o, f, u))
 FORWARD(cl_int, clGetProgramInfo, (cl_program p, cl_program_info k, size_t n, void* v, size_t* r), (p, k, n, v, r))
 FORWARD(cl_int, clGetProgramBuildInfo,
         (cl_program p, cl_device_id d, cl_program_build_info k, size_t n, void* v, size_t* r), (p, d, k, n, v, r))
@@ -210,8 +210,8 @@ FORWARD(cl_int, clEnqueueReadImage,
          cl_uint c, const cl_event* w, cl_event* e),
         (q, m, b, o, r, rp, sp, h, c, w, e))
 FORWARD(cl_int, clEnqueueWriteImage,
-        (cl_command_queue q, cl_mem m, cl_bool b, const size_t* o, const size_t* r, size_t rp, size_t sp,
-         const void* h, cl_uint c, const cl_event* w, cl_event* e),
+        (cl_command_queue q, cl_mem m, cl_bool b, const size_t* o, const size_t* r, size_t rp, size_t sp, const void* h,
+         cl_uint c, const cl_event* w, cl_event* e),
         (q, m, b, o, r, rp, sp, h, c, w, e))
 FORWARD(cl_int, clEnqueueCopyImage,
         (cl_command_queue q, cl_mem s, cl_mem d, const size_t* a, const size_t* b, const size_t* r, cl_uint c,

@@ -15,8 +15,8 @@ std::string WithoutDeclarations(const std::string& source, const std::string& st
   for (size_t at = 0; at < source.size();) {
     const size_t stop = std::min(source.find('\n', at), source.size() - 1) + 1;
     const size_t last = source.find_last_not_of(" \r\n", stop - 1);
-    const bool declaration = source.compare(at, start.size(), start) == 0 && last != std::string::npos &&
-                             last >= at && source[last] == ';';
+    const bool declaration =
+        source.compare(at, start.size(), start) == 0 && last != std::string::npos && last >= at && source[last] == ';';
     if (!declaration) result.append(source, at, stop - at);
     at = stop;
   }

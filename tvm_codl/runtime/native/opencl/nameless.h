@@ -13,8 +13,8 @@
 
 namespace tvm_codl {
 
-// Gives the only kernel of `source` the common name, and returns the name that it had; leaves a source with no kernel or
-// several as it is and returns "".
+// Gives the only kernel of `source` the common name, and returns the name that it had; leaves a source with no kernel
+// or several as it is and returns "".
 std::string MakeNameless(std::string* source);
 
 class Nameless {
