@@ -15,7 +15,11 @@ The public names; each is imported when it is first used, so that what needs no 
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
+
+# The client itself computes next to nothing, and builds in forked processes, which a thread pool does not survive.
+os.environ.setdefault("TVM_NUM_THREADS", "1")
 
 _NAMES = {
     "load_model": "frontend.load",

@@ -6,8 +6,10 @@ import multiprocessing
 import multiprocessing.connection
 import multiprocessing.context
 import os
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 Build = Callable[[int], Path]
@@ -20,6 +22,13 @@ class Outcome:
         self.path, self.error = path, error
 
 
+@dataclass(frozen=True)
+class _Running:
+    process: multiprocessing.context.ForkProcess
+    receiver: multiprocessing.connection.Connection
+    until: float
+
+
 def build_all(count: int, build: Build, workers: int = 0, limit_s: float = 600.0) -> Iterator[tuple[int, Outcome]]:
     """Runs ``build(i)`` for ``i < count`` in forked processes, ``workers`` at a time, and yields as they end.
 
@@ -27,13 +36,9 @@ def build_all(count: int, build: Build, workers: int = 0, limit_s: float = 600.0
     ended and counts as failed.
     """
     workers = workers or len(os.sched_getaffinity(0))
-    if count == 1 or workers == 1:
-        for index in range(count):
-            yield index, _here(build, index)
-        return
     context = multiprocessing.get_context("fork")
     waiting = list(range(count))
-    running: dict[int, tuple[multiprocessing.context.ForkProcess, multiprocessing.connection.Connection]] = {}
+    running: dict[int, _Running] = {}
     try:
         while waiting or running:
             while waiting and len(running) < workers:
@@ -42,20 +47,22 @@ def build_all(count: int, build: Build, workers: int = 0, limit_s: float = 600.0
                 process = context.Process(target=_there, args=(build, index, sender), daemon=True)
                 process.start()
                 sender.close()
-                running[index] = (process, receiver)
-            ready = multiprocessing.connection.wait([c for _, c in running.values()], timeout=limit_s)
-            for index, (process, receiver) in list(running.items()):
-                if ready and receiver not in ready:
+                running[index] = _Running(process, receiver, time.monotonic() + limit_s)
+            patience = max(0.0, min(r.until for r in running.values()) - time.monotonic())
+            ready = multiprocessing.connection.wait([r.receiver for r in running.values()], timeout=patience)
+            for index, one in list(running.items()):
+                late = time.monotonic() >= one.until
+                if one.receiver not in ready and not late:
                     continue
-                yield index, _outcome(receiver if ready else None, limit_s)
-                process.terminate()
-                process.join()
-                receiver.close()
+                yield index, _outcome(one.receiver if one.receiver in ready else None, limit_s)
+                one.process.terminate()
+                one.process.join()
+                one.receiver.close()
                 del running[index]
     finally:
-        for process, _ in running.values():
-            process.terminate()
-            process.join()
+        for one in running.values():
+            one.process.terminate()
+            one.process.join()
 
 
 def _outcome(receiver: multiprocessing.connection.Connection | None, limit_s: float) -> Outcome:

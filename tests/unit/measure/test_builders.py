@@ -122,7 +122,6 @@ def test_chunks_cover_everything_evenly(count: int, size: int, workers: int) -> 
         assert len(parts) >= workers
 
 
-@pytest.mark.xfail(strict=True, reason="a single build runs in the client's own process and takes it along")
 def test_a_single_build_that_crashes_does_not_take_the_client_along() -> None:
     """The last half of a batch that was halved is one probe alone: the very one that crashes the compiler."""
     pid = os.fork()
