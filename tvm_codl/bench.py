@@ -26,6 +26,7 @@ from tvm_codl.targets import Toolchain, toolchain
 from tvm_codl.workflow import (
     Log,
     Prepared,
+    calm_down,
     default_records,
     libraries_for,
     make_plan,
@@ -143,6 +144,8 @@ def bench(
         if found[1] > TOLERANCE:
             raise CheckFailed(f"the {name} answer differs from onnxruntime's by {found[1]:.2e} relative")
     operators = _Operators(prepared, phone, tools, records, log)
+    operators.measure()
+    calm_down()
     log(f"running {repeat} rounds")
     samples: dict[str, list[float]] = {name: [] for name in modules}
     every = max(1, repeat // 5)

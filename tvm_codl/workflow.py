@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ FEWEST_PROBES = 32
 #: A plan that loses to a single processor is looked at again, since whatever else runs on the machine takes away the one
 #: thing that co-execution needs: both processors at once.
 LOOKS = 3
-PAUSE_S = 1.5
+CALM_S = 4.0
 
 
 @dataclass(frozen=True)
@@ -165,15 +166,13 @@ def _checked(prepared: Prepared, plan: Plan, phone: Any, tools: Toolchain, log: 
     uniform = {on: uniform_plan(prepared.graph, on, plan.model, plan.device) for on in ("cpu", "gpu")}
     plans = {"plan": plan, **uniform}
     modules = {n: open_library(path, phone) for n, path in libraries_for(prepared, plans, tools, log).items()}
-    for look in range(LOOKS):
+    for _ in range(LOOKS):
         times = interleaved(modules, prepared.model.sample_inputs(), 10)
         middle = {name: float(np.median(t)) for name, t in times.items()}
         best = min(("cpu", "gpu"), key=lambda on: middle[on])
         log(f"measured: plan {middle['plan']:.2f} ms, cpu {middle['cpu']:.2f} ms, gpu {middle['gpu']:.2f} ms")
         if middle["plan"] < middle[best]:
             return plan
-        if look + 1 < LOOKS:
-            time.sleep(PAUSE_S)
     words = f"the whole network on the {best}: measured {middle[best]:.2f} ms against {middle['plan']:.2f} ms split"
     chosen = uniform_plan(prepared.graph, best, plan.model, plan.device)  # type: ignore[arg-type]
     lines = tuple(msgspec.structs.replace(o, reason=words) for o in chosen.operators)
@@ -187,10 +186,21 @@ def interleaved(
     samples: dict[str, list[float]] = {name: [] for name in modules}
     for module in modules.values():
         module.run(inputs)
+    calm_down()
     for _ in range(repeat):
         for name, module in modules.items():
             samples[name] += settled(module)
     return samples
+
+
+def calm_down() -> None:
+    """Waits until what building and sending libraries left behind is done: pages to write, memory to give back.
+
+    The kernel does that for seconds after, on the cores that are about to be measured where the phone is this machine,
+    and it meets co-execution alone: a single processor leaves it the other core.
+    """
+    os.sync()
+    time.sleep(CALM_S)
 
 
 def settled(module: CoModule, runs: int = 2) -> list[float]:
