@@ -43,7 +43,7 @@ def text_detection(phone: Any, folder: Path, *, budget_s: float, repeat: int, lo
     plan = make_plan(prepared, phone, budget_s=budget_s, log=log)
     path = folder / f"{prepared.name}.plan.json"
     dump_plan(plan, path)
-    module = open_library(library_for(prepared, plan, phone.profile, toolchain(phone.profile), log), phone)
+    module = open_library(library_for(prepared, plan, toolchain(phone.profile), log), phone)
     answer = module.run({prepared.model.inputs[0][0]: to_input(picture, height, width)})[0]
     boxes = find_boxes(answer, picture.shape)
     drawn = folder / "text.png"

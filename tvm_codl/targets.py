@@ -15,9 +15,13 @@ from tvm_codl.errors import UserError
 from tvm_codl.schedule.target import cpu_target, gpu_target
 from tvm_codl.schedule.transfer import SHIPPED, scheduled
 
+#: The folders whose code decides what a library holds: one that an older version built must not pass for today's.
+_MAKERS = ("build", "graph", "relay", "schedule")
+
 
 class Toolchain(msgspec.Struct, frozen=True):
-    """Targets, and the tuned schedules that go with them; ``build_id`` changes with any of these."""
+    """Targets, and the tuned schedules that go with them; ``build_id`` changes with any of these, and with the code
+    that builds."""
 
     cpu: tvm.target.Target
     gpu: tvm.target.Target
@@ -35,7 +39,8 @@ def toolchain(profile: DeviceProfile, tuning_records: Path | None = None) -> Too
     gpu = gpu_target(cpu, max_threads=profile.max_work_group or 256)
     records = (tuning_records,) if tuning_records else ()
     digest = hashlib.sha256(f"{tvm.__version__}|{cpu}|{gpu}|{profile.build_id}".encode())
-    sources = sorted((Path(__file__).parent / "schedule").glob("*.py"))
+    package = Path(__file__).parent
+    sources = sorted(p for folder in _MAKERS for p in (package / folder).glob("*.py"))
     for path in (*records, *sorted(SHIPPED.glob("*.log")), *sources):
         try:
             digest.update(path.read_bytes())

@@ -229,17 +229,19 @@ def build_library(
     tuning_records: Path | None = None,
 ) -> Path:
     """Builds one ``.so`` for a phone of that profile at ``out``."""
-    return _build(prepared, plan, toolchain(profile, tuning_records), out, log)
+    path = _build(prepared, plan, toolchain(profile, tuning_records), out)
+    log(f"built {path.name} ({path.stat().st_size / 1e6:.0f} MB)")
+    return path
 
 
-def _build(prepared: Prepared, plan: Plan, tools: Toolchain, out: Path, log: Log) -> Path:
+def _build(prepared: Prepared, plan: Plan, tools: Toolchain, out: Path) -> Path:
     partitioned = partition(prepared, plan)
     with tools.scheduled():
         library = build(partitioned, tools.cpu, tools.gpu, msgspec.to_builtins(plan), prepared.model.outputs)
     return library.export(out)
 
 
-def library_for(prepared: Prepared, plan: Plan, profile: DeviceProfile, tools: Toolchain, log: Log) -> Path:
+def library_for(prepared: Prepared, plan: Plan, tools: Toolchain, log: Log) -> Path:
     """The library of a plan from the cache, built if it is not there.  Equal placements have one library."""
     return libraries_for(prepared, {"": plan}, tools, log)[""]
 
@@ -260,7 +262,7 @@ def libraries_for(prepared: Prepared, plans: Mapping[str, Plan], tools: Toolchai
         places, wanted = list(missing), list(missing.values())
 
         def one(index: int) -> Path:
-            return _build(prepared, wanted[index], tools, places[index], log)
+            return _build(prepared, wanted[index], tools, places[index])
 
         for index, outcome in build_all(len(wanted), one):
             if outcome.path is None:

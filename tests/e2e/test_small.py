@@ -103,7 +103,7 @@ def test_every_operator_split_is_right_and_its_timeline_opens_in_perfetto(
 ) -> None:
     # The library that the benchmark below takes from the cache.
     tools = toolchain(phone.profile)
-    module = codl.open_library(library_for(prepared, split_plan, phone.profile, tools, lambda _: None), phone)
+    module = codl.open_library(library_for(prepared, split_plan, tools, lambda _: None), phone)
     assert_right(prepared, module)
     assert len(module.benchmark(1, 3)) == 3
     events = read_events(module.timeline())

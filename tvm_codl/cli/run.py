@@ -54,7 +54,7 @@ def command(
             plan = plan or make_plan(
                 prepared, phone, budget_s=budget, log=talk, records=records, tuning_records=tuning_records
             )
-            library = library_for(prepared, plan, phone.profile, toolchain(phone.profile, tuning_records), talk)
+            library = library_for(prepared, plan, toolchain(phone.profile, tuning_records), talk)
         module = open_library(library, phone)
         ports = [(port.name, port.shape, port.dtype) for port in module.inputs]
         values = given_inputs if given_inputs is not None else _fill(ports, fill_mode)

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relay
 
@@ -65,15 +66,9 @@ def measure_sharing(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target) 
         megabytes = 4e-6
         for extent in LARGE:
             megabytes *= extent
-        large.run({"x": _zeros(LARGE)})
+        large.run({"x": np.zeros(LARGE, "float32")})
         copied = large.copied_bytes > 0
         copy = max(crossing_ms(large) - wait, 0.0) / megabytes if copied else 0.0
         layout = ready(build_dataflow(relayouts(LARGE), cpu, gpu, keep_weights=False))
         relayout = max(median(layout.time_region(i, 9)) for i in range(2)) / megabytes
     return SharingCost(wait_cpu_ms=wait, wait_gpu_ms=wait, copy_ms_per_mb=copy, relayout_ms_per_mb=relayout)
-
-
-def _zeros(shape: tuple[int, ...]) -> Any:
-    import numpy as np
-
-    return np.zeros(shape, "float32")
