@@ -20,6 +20,8 @@ from tvm_codl.device import pocl
 from tvm_codl.errors import DeviceError
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
+#: A driver that crashes in a thread of its own may hang the process that asks.
+PROBE_S = 45
 
 
 class OpenCL(msgspec.Struct, frozen=True):
@@ -88,7 +90,7 @@ def _probe(library: str, variables: dict[str, str]) -> dict[str, object]:
     command = [sys.executable, "-m", "tvm_codl.device.probe", library]
     try:
         done = subprocess.run(
-            command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=120, check=False
+            command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=PROBE_S, check=False
         )
         return dict(json.loads(done.stdout.strip().splitlines()[-1]))
     except (subprocess.TimeoutExpired, ValueError, IndexError) as error:

@@ -1,9 +1,11 @@
 """pip's PoCL, and how to make it run on a processor newer than itself.
 
 ``pocl-binary-distribution`` carries LLVM 14.  On a processor that LLVM 14 does not know, it calls the processor
-``generic``, which its own clang rejects for x86 ("unknown target CPU 'generic'"), so that no kernel builds.  The
-remedy is a private copy of the library in which that one fallback name is replaced by a processor whose instructions
-this machine has.  The installed package stays as it is.
+``generic``, which its own clang rejects for x86 ("unknown target CPU 'generic'"), so that no kernel builds.  And it
+calls every AMD processor of family 25 ``znver3``: Zen 4 has AVX-512, by which PoCL picks its kernel library, but code
+for Zen 3 passes vectors in other registers than that library does, and kernels crash.  The remedy is a private copy of
+the library in which these names are replaced by a processor whose instructions this machine has.  The installed
+package stays as it is.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import tempfile
 from pathlib import Path
 
 FALLBACK = b"\x00 generic\x00"
+WITHOUT_AVX512 = b"\x00znver3\x00"
 # The name must match the variant of PoCL's kernel library, which PoCL picks by the same features.
 NAMES = (
     (b"skx", {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}),
@@ -57,21 +60,28 @@ def processor_name(features: set[str]) -> bytes:
 def mended(library: Path, cache: Path) -> Path:
     """A copy of ``library`` under ``cache`` that names a known processor; made once, found again later.
 
-    Raises ``ValueError`` where the library does not hold the fallback name exactly once.
+    Raises ``ValueError`` where the library does not hold a name that must be replaced exactly once.
     """
-    name = processor_name(host_features())
+    features = host_features()
+    name = processor_name(features)
     content = library.read_bytes()
-    if content.count(FALLBACK) != 1:
-        raise ValueError(f"{library} holds the processor name {FALLBACK!r} {content.count(FALLBACK)} times, not once")
-    key = hashlib.sha256(content[:4096] + str(len(content)).encode() + name).hexdigest()[:12]
+    replacements = {FALLBACK: b"\x00 " + name}
+    if "avx512f" in features:
+        replacements[WITHOUT_AVX512] = b"\x00" + name
+    for old in replacements:
+        if content.count(old) != 1:
+            raise ValueError(f"{library} holds the processor name {old!r} {content.count(old)} times, not once")
+    shown = repr(sorted(replacements.items())).encode()
+    key = hashlib.sha256(content[:4096] + str(len(content)).encode() + shown).hexdigest()[:12]
     # PoCL finds its kernel library, and the loader its hwloc, relative to the library's own folder.
     home = cache / f"pocl-{name.decode()}-{key}"
     copy = home / "pyopencl" / ".libs" / library.name
     if not copy.exists():
         copy.parent.mkdir(parents=True, exist_ok=True)
-        replacement = (b"\x00 " + name).ljust(len(FALLBACK), b"\x00")
+        for old, new in replacements.items():
+            content = content.replace(old, new.ljust(len(old), b"\x00"))
         with tempfile.NamedTemporaryFile(dir=copy.parent, delete=False) as partial:
-            partial.write(content.replace(FALLBACK, replacement))
+            partial.write(content)
         os.replace(partial.name, copy)
     link = home / "pocl_binary_distribution"
     target = library.parent.parent.parent / "pocl_binary_distribution"

@@ -7,7 +7,12 @@ import ctypes
 import json
 import sys
 
-SOURCE = b"__kernel void add(__global float* x) { x[get_global_id(0)] += 1.0f; }"
+# Wide vectors through library functions: code for one processor and a library for another disagree about those.
+SOURCE = b"""__kernel void add(__global float* x) {
+  float16 v = vload16(0, x);
+  v = fmax(fma(v, (float16)(2.0f), -v), (float16)(-1.0f)) + exp((float16)(0.0f) * v);
+  vstore16(v, 0, x);
+}"""
 CPU_OR_GPU = 0x2 | 0x4
 DEVICE_NAME, DEVICE_VERSION, BUILD_LOG = 0x102B, 0x102F, 0x1183
 
@@ -48,7 +53,7 @@ def probe(library: str) -> dict[str, object]:
     size = ctypes.sizeof(data)
     memory = ctypes.c_void_p(cl.clCreateBuffer(context, ctypes.c_ulong(1 | 32), ctypes.c_size_t(size), data, None))
     cl.clSetKernelArg(kernel, 0, ctypes.c_size_t(8), ctypes.byref(memory))
-    items = ctypes.c_size_t(16)
+    items = ctypes.c_size_t(1)
     launched = cl.clEnqueueNDRangeKernel(queue, kernel, 1, None, ctypes.byref(items), None, 0, None, None)
     cl.clEnqueueReadBuffer(queue, memory, 1, ctypes.c_size_t(0), ctypes.c_size_t(size), data, 0, None, None)
     right = launched == 0 and list(data) == [i + 1.0 for i in range(16)]
