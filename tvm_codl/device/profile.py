@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Literal
+
 import msgspec
+
+from tvm_codl.device.soc import Soc, read_soc
+
+
+class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Equal cores of a CPU: their numbers, highest clock in MHz, Linux's capacity (1024 is the fastest core's) and the
+    design as ``implementer:part``.  0 and empty: not told."""
+
+    cores: tuple[int, ...]
+    max_mhz: int = 0
+    capacity: int = 0
+    part: str = ""
+
+
+class Cache(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One cache of the CPU: level from 1, ``data``, ``instruction`` or ``unified``, its bytes, and the cores that share
+    it."""
+
+    level: int
+    kind: str
+    bytes: int
+    cores: tuple[int, ...] = ()
 
 
 class DeviceProfile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Facts that the phone itself reports.  JSON by :func:`msgspec.json.encode`.
+    """Facts that the phone itself reports; 0, empty or False where it does not.  JSON by :meth:`to_json`.
 
-    ``cpu_cores`` and ``gpu_cores`` are the core numbers that each processor may use; ``gpu_cores`` is empty where the
-    GPU is no CPU in disguise.  ``local_memory`` is in bytes.  ``build_id`` changes with the runtime that executes: times
-    measured on one build are not those of another.
+    ``name`` identifies the phone in records.  ``cpu_cores`` and ``gpu_cores`` are the core numbers that each processor may
+    use; ``gpu_cores`` is empty where the GPU is no CPU in disguise.  ``local_memory`` and all other sizes are in bytes.
+    ``build_id`` changes with the runtime that executes: times measured on one build are not those of another.
+
+    The facts of CoDL's formulas (:class:`~tvm_codl.device.soc.Soc`) are ``global_mem_cache_size``, ``compute_units``,
+    ``max_work_group`` (CoDL's ``max_work_group_size``) and ``kernel_wave_size``.  ``memory_kind`` is ``unified`` where
+    both processors see the same memory through map and unmap, ``svm`` where they do without (fine-grained shared
+    virtual memory), ``discrete`` where data is copied.  ``vector_width`` is the preferred one for float32, in values;
+    ``image2d`` the largest image's width and height in pixels, (0, 0) without images; ``device_queues`` how many
+    queues a kernel may enqueue to, ``device_queue_size`` the size of one and ``device_events`` the events in use at once.
     """
 
     name: str
@@ -28,10 +60,49 @@ class DeviceProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     unified_memory: bool = True
     float16: bool = False
     build_id: str = ""
+    clusters: tuple[Cluster, ...] = ()
+    caches: tuple[Cache, ...] = ()
+    global_mem_cache_size: int = 0
+    kernel_wave_size: int = 0
+    gpu_mhz: int = 0
+    global_memory: int = 0
+    largest_buffer: int = 0
+    vector_width: int = 0
+    memory_kind: Literal["", "unified", "svm", "discrete"] = ""
+    images: bool = False
+    image2d: tuple[int, int] = (0, 0)
+    device_queues: int = 0
+    device_queue_size: int = 0
+    device_events: int = 0
+
+    @property
+    def soc(self) -> Soc:
+        """The facts under CoDL's names."""
+        return Soc(self.global_mem_cache_size, self.compute_units, self.max_work_group, self.kernel_wave_size)
+
+    def with_soc(self, path: str | Path) -> DeviceProfile:
+        """This profile with the facts of one of CoDL's files in place of what the device told.
+
+        Raises :class:`~tvm_codl.errors.UserError` for a file that says something else.
+        """
+        told, file = self.soc, read_soc(path)
+        return msgspec.structs.replace(
+            self,
+            global_mem_cache_size=file.global_mem_cache_size or told.global_mem_cache_size,
+            compute_units=file.compute_units or told.compute_units,
+            max_work_group=file.max_work_group_size or told.max_work_group_size,
+            kernel_wave_size=file.kernel_wave_size or told.kernel_wave_size,
+        )
 
     def to_json(self) -> str:
         return msgspec.json.encode(self).decode()
 
     @classmethod
     def from_json(cls, text: str) -> DeviceProfile:
+        """Also reads what an older or newer server reports: missing facts are unknown, others are ignored."""
         return msgspec.json.decode(text, type=cls)
+
+
+def soc_yaml(profile: DeviceProfile) -> str:
+    """The facts of a profile as one of CoDL's files; unknown ones are left out."""
+    return profile.soc.to_yaml()

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import statistics
+from enum import IntEnum
 from typing import Literal
 
 import msgspec
 
 Processor = Literal["cpu", "gpu"]
+Mode = Literal["alone", "shared"]
+
+
+class ErrorNo(IntEnum):
+    """Why a measurement has no time: the numbers of AutoTVM's ``MeasureErrorNo`` (tvm/autotvm/measure/measure.py)."""
+
+    NO_ERROR = 0
+    INSTANTIATION_ERROR = 1
+    COMPILE_HOST = 2
+    COMPILE_DEVICE = 3
+    RUNTIME_DEVICE = 4
+    WRONG_ANSWER = 5
+    BUILD_TIMEOUT = 6
+    RUN_TIMEOUT = 7
+    UNKNOWN_ERROR = 8
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -24,8 +41,14 @@ class Record(msgspec.Struct, frozen=True):
     """``workload`` is the piece's canonical key (:class:`~tvm_codl.records.workload.Workload`); ``when`` is Unix time.
 
     ``times_ms`` holds one mean of many runs for each repeat.  A piece that failed has none, and says why in
-    ``error``: a failure is a record too, so that it is not tried again.  ``build`` names the compiler and tuned
-    schedules that made the kernel; ``mode`` says what the other processor did.
+    ``error`` and by its number in ``error_no`` (:class:`ErrorNo`; ``UNKNOWN_ERROR`` where only the text is given): a
+    failure is a record too, so that it is not tried again.  ``build`` names the compiler and tuned schedules that made
+    the kernel; ``mode`` says what the other processor did.  ``profile`` is the digest of the device's profile as the
+    store keeps it (:meth:`RecordStore.keep_profile`), ``schedule`` JSON text of the kernel's configuration; both are
+    empty where unknown.
+
+    Raises :class:`ValueError` for a time that is infinite, NaN or negative, and for an error number that AutoTVM does
+    not have.
     """
 
     workload: str
@@ -35,12 +58,23 @@ class Record(msgspec.Struct, frozen=True):
     build: str
     times_ms: tuple[float, ...]
     when: float
-    mode: Literal["alone", "shared"] = "alone"
+    mode: Mode = "alone"
     error: str = ""
+    error_no: int = 0
+    profile: str = ""
+    schedule: str = ""
+
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(time) and time >= 0 for time in (*self.times_ms, self.when)):
+            raise ValueError(f"times must be finite and not negative: {self.times_ms}, at {self.when}")
+        number = ErrorNo(self.error_no)
+        if not number and (self.error or not self.times_ms):
+            number = ErrorNo.UNKNOWN_ERROR
+        msgspec.structs.force_setattr(self, "error_no", int(number))
 
     @property
     def ok(self) -> bool:
-        return not self.error and bool(self.times_ms)
+        return not self.error_no
 
     @property
     def median_ms(self) -> float:

@@ -5,41 +5,50 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import msgspec
 
 from tvm_codl.errors import UserError
-from tvm_codl.records.record import Piece, Record
+from tvm_codl.records import canonical
+from tvm_codl.records.kernel import KernelRecord
+from tvm_codl.records.record import Piece, Processor, Record
+from tvm_codl.records.schema import SCHEMA_VERSION as SCHEMA_VERSION
+from tvm_codl.records.schema import STEPS
 
-SCHEMA_VERSION = 1
+#: In the cache folder, unless the user names another.
+FILE_NAME = "records.sqlite"
 _BUSY_S = 30.0
-_COLUMNS = "workload, kind, axis, lo, hi, extent, processor, device, build, mode, times_ms, error, time"
-_SCHEMA = (
-    """CREATE TABLE record (
-        id INTEGER PRIMARY KEY,
-        workload TEXT NOT NULL, kind TEXT NOT NULL, axis TEXT NOT NULL,
-        lo INTEGER NOT NULL, hi INTEGER NOT NULL, extent INTEGER NOT NULL,
-        processor TEXT NOT NULL, device TEXT NOT NULL, build TEXT NOT NULL, mode TEXT NOT NULL,
-        times_ms TEXT NOT NULL, error TEXT NOT NULL, time REAL NOT NULL
-    ) STRICT""",
-    "CREATE INDEX record_by_workload ON record (device, processor, workload)",
-    "CREATE TRIGGER record_kept BEFORE DELETE ON record BEGIN SELECT RAISE(ABORT, 'append-only'); END",
-    "CREATE TRIGGER record_fixed BEFORE UPDATE ON record BEGIN SELECT RAISE(ABORT, 'append-only'); END",
-    f"PRAGMA user_version={SCHEMA_VERSION}",
+_RECORD = (
+    *("workload", "kind", "axis", "lo", "hi", "extent", "processor", "device", "build", "mode"),
+    *("times_ms", "error", "time", "error_no", "profile", "schedule"),
 )
+_KERNEL = (
+    *("target", "task", "args", "config", "costs", "error_no", "all_cost", "time", "device", "profile"),
+    "tvm_version",
+)
+#: Rows in one transaction where many are appended: other writers get their turn in between.
+_CHUNK = 2000
+
+Row = tuple[object, ...]
 
 
 class RecordStore:
-    """Several processes may write at once: SQLite's write-ahead log orders them, each ``add`` is one transaction.
+    """Three append-only tables: records of pieces, kernel tuning records, and the profiles of the devices of both.
 
+    Several processes may write at once: SQLite's write-ahead log orders them, each ``add`` is one transaction.
     A process that is killed loses at most the ``add`` that it was in.  Use one store in one thread.
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Open or create.  Raises :class:`UserError` for a file that is no store or has another schema version."""
+        """Open or create; a file of an older schema version is brought up to date, and keeps all its rows.
+
+        Raises :class:`UserError` for a file that is no store or has a newer schema version.
+        """
         self.path = Path(path)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,17 +66,21 @@ class RecordStore:
     def _prepare(self) -> None:
         run = self._connection.execute
         if self._version() != SCHEMA_VERSION:
-            # Two processes may both find a new file: the lock decides who writes the schema, the other looks again.
+            # Two processes may both find an old or new file: the lock decides who changes it, the other looks again.
+            # All is one transaction, the version included: a process that is killed in it has changed nothing.
             run("BEGIN EXCLUSIVE")
             with self._transaction():
                 found = self._version()
                 if found == 0 and run("SELECT 1 FROM sqlite_master").fetchone():
                     raise sqlite3.DatabaseError("an SQLite file of another program")
-                if found not in (0, SCHEMA_VERSION):
-                    raise sqlite3.DatabaseError(f"record schema {found}, this version reads {SCHEMA_VERSION}")
-                if found == 0:
-                    for statement in _SCHEMA:
+                if found > SCHEMA_VERSION:
+                    raise sqlite3.DatabaseError(
+                        f"record schema {found} of a newer tvm_codl, this one reads up to {SCHEMA_VERSION}"
+                    )
+                for step in STEPS[found:]:
+                    for statement in step:
                         run(statement)
+                run(f"PRAGMA user_version={SCHEMA_VERSION}")
         self._write_ahead()
         run("PRAGMA synchronous=NORMAL")
 
@@ -97,14 +110,36 @@ class RecordStore:
 
     def add(self, records: Iterable[Record]) -> int:
         """Append; returns how many.  All of them are in the file when this returns, or none if it raises."""
-        rows = [_row(record) for record in records]
+        return self._insert(_INSERT_RECORD, [_row(record) for record in records])
+
+    def add_kernels(self, records: Iterable[KernelRecord]) -> int:
+        """As :meth:`add`, for kernel tuning records."""
+        return self._insert(_INSERT_KERNEL, [_kernel_row(record) for record in records])
+
+    def add_new(self, records: Iterable[Record]) -> int:
+        """Append those of which no record of the same content is here; returns how many.
+
+        The same content means that all fields are equal, the times and the moment too.  In transactions of a few
+        thousand: a process that is killed may run again and completes what it began.
+        """
+        return self._insert_new(_INSERT_NEW_RECORD, (_row(record) for record in records))
+
+    def add_new_kernels(self, records: Iterable[KernelRecord]) -> int:
+        """As :meth:`add_new`, for kernel tuning records."""
+        return self._insert_new(_INSERT_NEW_KERNEL, (_kernel_row(record) for record in records))
+
+    def _insert(self, statement: str, rows: Sequence[Row]) -> int:
+        if not rows:
+            return 0
         self._connection.execute("BEGIN IMMEDIATE")
         with self._transaction():
-            self._connection.executemany(
-                f"INSERT INTO record ({_COLUMNS}) VALUES ({','.join('?' * 13)})",
-                rows,
-            )
-        return len(rows)
+            return self._connection.executemany(statement, rows).rowcount
+
+    def _insert_new(self, statement: str, rows: Iterator[Row]) -> int:
+        count = 0
+        while part := list(islice(rows, _CHUNK)):
+            count += self._insert(statement, [row + row for row in part])
+        return count
 
     def query(
         self,
@@ -113,19 +148,68 @@ class RecordStore:
         workload: str | None = None,
         build: str | None = None,
         mode: str | None = None,
+        kind: str | None = None,
     ) -> Iterator[Record]:
         """The records that match all given fields, oldest first."""
         fields = {"device": device, "processor": processor, "workload": workload, "build": build, "mode": mode}
+        return map(_record, self._select("record", _RECORD, fields | {"kind": kind}))
+
+    def kernels(
+        self, device: str | None = None, task: str | None = None, target: str | None = None
+    ) -> Iterator[KernelRecord]:
+        """The kernel tuning records that match all given fields, oldest first; ``target`` is compared as text."""
+        return map(_kernel, self._select("kernel", _KERNEL, {"device": device, "task": task, "target": target}))
+
+    def totals(
+        self,
+        device: str | None = None,
+        processor: str | None = None,
+        kind: str | None = None,
+        mode: str | None = None,
+    ) -> list[tuple[str, Processor, str, int, int, int, float]]:
+        """(device, processor, kind, records, failures, builds, newest Unix time) of the records that match."""
+        numbers = "count(*), sum(error_no != 0), count(DISTINCT build), max(time)"
+        fields = {"device": device, "processor": processor, "kind": kind, "mode": mode}
+        columns = ("device", "processor", "kind", numbers)
+        return list(self._select("record", columns, fields, "GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"))
+
+    def _select(
+        self, table: str, columns: Sequence[str], fields: dict[str, str | None], end: str = "ORDER BY id"
+    ) -> Iterator[Any]:
         given = {name: value for name, value in fields.items() if value is not None}
         where = " AND ".join(f"{name}=?" for name in given) or "1"
-        sql = f"SELECT {_COLUMNS} FROM record WHERE {where} ORDER BY id"
-        for row in self._connection.execute(sql, list(given.values())):
-            yield _record(row)
+        sql = f"SELECT {', '.join(columns)} FROM {table} WHERE {where} {end}"
+        return self._connection.execute(sql, list(given.values()))
+
+    def keep_profile(self, json_text: str) -> str:
+        """Keeps a device's profile, a JSON object, and returns its digest: 16 hexadecimal digits of the SHA-256 of its
+        canonical text.  Raises :class:`UserError` for text that is no JSON object."""
+        try:
+            value = canonical.parsed(json_text)
+            if not isinstance(value, dict):
+                raise ValueError("not an object")
+            text = canonical.dumped(value)
+        except ValueError as error:
+            raise UserError("a device profile is no JSON object", f"{json_text[:80]!r}: {error}") from error
+        digest = canonical.digest(text)
+        if self.profile(digest) is None:
+            self._insert("INSERT OR IGNORE INTO profile (digest, json) VALUES (?, ?)", [(digest, text)])
+        return digest
+
+    def profile(self, digest: str) -> str | None:
+        """The canonical JSON text of a kept profile."""
+        row = self._connection.execute("SELECT json FROM profile WHERE digest=?", (digest,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def profiles(self) -> dict[str, str]:
+        """Digest to canonical JSON text, of all kept profiles."""
+        return dict(self._connection.execute("SELECT digest, json FROM profile ORDER BY rowid"))
 
     def __iter__(self) -> Iterator[Record]:
         return self.query()
 
     def __len__(self) -> int:
+        """The records of pieces."""
         return int(self._connection.execute("SELECT count(*) FROM record").fetchone()[0])
 
     def close(self) -> None:
@@ -140,28 +224,48 @@ class RecordStore:
         self.close()
 
 
-def _row(record: Record) -> tuple[object, ...]:
+def _insertion(table: str, columns: Sequence[str], new: bool = False) -> str:
+    places = ", ".join("?" * len(columns))
+    head = f"INSERT INTO {table} ({', '.join(columns)})"
+    if not new:
+        return f"{head} VALUES ({places})"
+    return f"{head} SELECT {places} WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {' AND '.join(f'{c}=?' for c in columns)})"
+
+
+_INSERT_RECORD, _INSERT_NEW_RECORD = _insertion("record", _RECORD), _insertion("record", _RECORD, new=True)
+_INSERT_KERNEL, _INSERT_NEW_KERNEL = _insertion("kernel", _KERNEL), _insertion("kernel", _KERNEL, new=True)
+_TIMES = msgspec.json.Decoder(tuple[float, ...])
+
+
+def _times(values: tuple[float, ...]) -> str:
+    return msgspec.json.encode(values).decode()
+
+
+def _row(record: Record) -> Row:
     piece = record.piece
-    times = msgspec.json.encode(record.times_ms).decode()
     return (
         *(record.workload, piece.kind, piece.axis, piece.lo, piece.hi, piece.extent),
-        *(record.processor, record.device, record.build, record.mode, times, record.error, record.when),
+        *(record.processor, record.device, record.build, record.mode, _times(record.times_ms)),
+        *(record.error, record.when, record.error_no, record.profile, record.schedule),
     )
 
 
-def _record(row: tuple[object, ...]) -> Record:
-    workload, kind, axis, lo, hi, extent, processor, device, build, mode, times_ms, error, when = row
-    return msgspec.convert(
-        {
-            "workload": workload,
-            "piece": Piece(str(kind), str(axis), int(str(lo)), int(str(hi)), int(str(extent))),
-            "processor": processor,
-            "device": device,
-            "build": build,
-            "times_ms": msgspec.json.decode(str(times_ms), type=tuple[float, ...]),
-            "when": when,
-            "mode": mode,
-            "error": error,
-        },
-        Record,
+def _record(row: Row) -> Record:
+    fields = dict(zip(_RECORD, row, strict=True))
+    piece = {name: fields.pop(name) for name in ("kind", "axis", "lo", "hi", "extent")}
+    times = _TIMES.decode(str(fields.pop("times_ms")))
+    fields |= {"piece": Piece(**piece), "times_ms": times, "when": fields.pop("time")}  # type: ignore[arg-type]
+    return msgspec.convert(fields, Record)
+
+
+def _kernel_row(record: KernelRecord) -> Row:
+    return (
+        *(record.target, record.task, record.args, record.config, _times(record.costs), record.error_no),
+        *(record.all_cost, record.timestamp, record.device, record.profile, record.tvm_version),
     )
+
+
+def _kernel(row: Row) -> KernelRecord:
+    fields = dict(zip(_KERNEL, row, strict=True))
+    fields |= {"costs": _TIMES.decode(str(fields["costs"])), "timestamp": fields.pop("time")}
+    return msgspec.convert(fields, KernelRecord)

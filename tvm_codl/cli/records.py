@@ -1,0 +1,137 @@
+"""``tvm-codl records``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tvm_codl.cli.options import json_option
+from tvm_codl.cli.output import print_json, print_table, talk
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+records_option = click.option(
+    "--records", type=FILE, help="The file that keeps the measurements.  [default: in the cache folder]"
+)
+format_option = click.option(
+    "--format", type=click.Choice(["autotvm", "csv"]), help="[default: csv for a name that ends in .csv, else autotvm]"
+)
+
+
+def selecting(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--device``, ``--processor``, ``--kind`` and ``--mode``: which records are meant."""
+    for option in (
+        click.option("--mode", type=click.Choice(["alone", "shared"]), help="What the other processor did."),
+        click.option("--kind", metavar="KIND", help="The operator's kind (conv2d, ...), or the task of a kernel."),
+        click.option("--processor", type=click.Choice(["cpu", "gpu"]), help="Where it ran."),
+        click.option("--device", metavar="NAME", help="The phone's name, as ls shows it."),
+    ):
+        command = option(command)
+    return command
+
+
+def stored(records: Path | None) -> Path:
+    from tvm_codl.device.opencl import cache_dir
+    from tvm_codl.records.store import FILE_NAME
+
+    return records or cache_dir() / FILE_NAME
+
+
+@click.group()
+def command() -> None:
+    """List, export, import and merge what was measured.
+
+    Records are kept in one SQLite file: pieces of operators, and the trials of tuned kernels.
+    """
+
+
+@command.command("ls")
+@records_option
+@selecting
+@json_option
+def ls(records: Path | None, as_json: bool, **chosen: Any) -> None:
+    """Show how many records there are, by device, processor and kind."""
+    from rich.table import Table
+
+    from tvm_codl.records.exchange import opened
+    from tvm_codl.records.selection import Selection, groups
+
+    path = stored(records)
+    with opened(path) as store:
+        found = groups(store, Selection(**chosen))
+    if as_json:
+        print_json({"records": str(path), "groups": found})
+        return
+    table = Table("device", "processor", "kind", title=str(path))
+    for name in ("count", "failed", "builds"):
+        table.add_column(name, justify="right")
+    table.add_column("newest")
+    for group in found:
+        kind = group.kind if group.what == "piece" else f"kernel {group.kind}"
+        newest = datetime.fromtimestamp(group.newest, UTC).strftime("%Y-%m-%d %H:%M") if group.newest else ""
+        numbers = map(str, (group.count, group.failed, group.builds))
+        table.add_row(group.device or "(unknown)", group.processor, kind, *numbers, newest)
+    print_table(table)
+
+
+@command.command("export")
+@records_option
+@selecting
+@format_option
+@click.option("-o", "--output", type=FILE, help="Write to this file, not to stdout.")
+def export(records: Path | None, format: Any, output: Path | None, **chosen: Any) -> None:
+    """Write records as lines that AutoTVM reads, or as CSV (pieces of operators alone)."""
+    from tvm_codl.records.exchange import export_file, opened
+    from tvm_codl.records.selection import Selection
+
+    with opened(stored(records)) as store:
+        amount = export_file(store, output, format, Selection(**chosen))
+    talk(f"{_words(amount)} written" + (f": {output}" if output else ""))
+
+
+@command.command("import")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=FILE)
+@records_option
+@format_option
+@click.option("--skip-bad", is_flag=True, help="Leave out lines that are no record; without it they stop the import.")
+@json_option
+def import_files(files: tuple[Path, ...], records: Path | None, format: Any, skip_bad: bool, as_json: bool) -> None:
+    """Add the records of files: AutoTVM's logs, TopHub's packages, CSV.
+
+    A record that is known already is not added again.
+    """
+    from tvm_codl.records.exchange import import_file
+    from tvm_codl.records.store import RecordStore
+
+    done = {}
+    with RecordStore(stored(records)) as store:
+        for path in files:
+            done[str(path)] = found = import_file(store, path, format, skip_bad)
+            talk(f"{path}: {_words(found.read)} read, {_words(found.new)} new, {found.bad} bad lines")
+            for reason in found.reasons:
+                talk(f"  {reason}")
+    if as_json:
+        print_json(done)
+
+
+@command.command("merge")
+@click.argument("stores", metavar="STORE...", nargs=-1, required=True, type=FILE)
+@click.option("--into", required=True, type=FILE, metavar="STORE", help="The store that gets the others' records.")
+@json_option
+def merge_stores(stores: tuple[Path, ...], into: Path, as_json: bool) -> None:
+    """Add other stores' records to one; what it has already is not added again."""
+    from tvm_codl.records.exchange import merge
+    from tvm_codl.records.store import RecordStore
+
+    with RecordStore(into) as store:
+        new = merge(stores, store)
+    talk(f"{_words(new)} new: {into}")
+    if as_json:
+        print_json(new)
+
+
+def _words(amount: Any) -> str:
+    return f"{amount.pieces} pieces, {amount.kernels} kernels, {amount.profiles} profiles"

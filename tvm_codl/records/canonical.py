@@ -1,0 +1,34 @@
+"""Canonical JSON: one text for one value, so that equal values have equal texts and equal digests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, NoReturn
+
+
+def canonical(text: str) -> str:
+    """``text`` with sorted keys and no spaces, ASCII.  Raises :class:`ValueError` for what is no JSON (NaN is none)."""
+    return dumped(parsed(text))
+
+
+def parsed(text: str) -> Any:
+    """The value of JSON ``text``.  Raises :class:`ValueError` for what is no JSON (NaN and Infinity are none)."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+
+
+def dumped(value: Any) -> str:
+    """Canonical text of a JSON value.  Raises :class:`ValueError` for an infinite number."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(text: str) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of the canonical text."""
+    return hashlib.sha256(canonical(text).encode()).hexdigest()[:16]
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
