@@ -16,7 +16,7 @@ from tvm_codl.schedule.target import cpu_target, gpu_target
 from tvm_codl.schedule.transfer import SHIPPED, scheduled
 
 #: The folders whose code decides what a library holds: one that an older version built must not pass for today's.
-_MAKERS = ("build", "graph", "relay", "schedule")
+_MAKERS = ("build", "graph", "relay", "schedule", "tiling")
 
 
 class Toolchain(msgspec.Struct, frozen=True):

@@ -13,9 +13,9 @@ from tests.runtime.schedule_cases import OPTIONS, conv
 from tvm_codl.errors import UserError
 from tvm_codl.schedule import cpu_target
 from tvm_codl.schedule.opencl_source import direct_vectors
-from tvm_codl.schedule.tiles import VECTOR_REGISTERS, Problem, Tiles, candidates, choose, fit
 from tvm_codl.schedule.transfer import family_of, read_records, scheduled
-from tvm_codl.schedule.tune import workloads
+from tvm_codl.schedule.workloads import workloads
+from tvm_codl.tiling.tiles import VECTOR_REGISTERS, Problem, Tiles, candidates, choose, fit
 
 
 def asked(mod: tvm.IRModule, *paths: Path) -> dict[str, str]:

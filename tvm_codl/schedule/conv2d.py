@@ -12,28 +12,20 @@ from tvm.topi.utils import get_const_tuple, traverse_inline
 from tvm_codl.schedule.elementwise import schedule_stage
 from tvm_codl.schedule.kernel import define_tiles, problem_on, schedule_tile, tiles_of
 from tvm_codl.schedule.target import is_gpu, vector_lanes
+from tvm_codl.tiling import vectors
 
 TASK = "conv2d_nhwc.codl"
 TAG = "conv2d_nhwc_codl"
-PACK_POSITIONS = 64
 
 
 def lanes_for(channels: int, target: tvm.target.Target) -> int:
     """The largest vector of the target that divides ``channels``; 1 if none does."""
-    widest = vector_lanes(target)
-    return next((n for n in (16, 8, 4, 2) if n <= widest and channels % n == 0), 1)
+    return vectors.lanes_for(channels, vector_lanes(target))
 
 
 def packing(channels: int, positions: int, target: tvm.target.Target) -> tuple[int, bool]:
-    """The vector in which weights are packed, and whether its last one is filled up with zeros.
-
-    24 channels are two vectors of 16 that way, not three of 8 that take as long each.  The weights are then packed
-    each time the kernel runs, as Relay knows no packed layout with more channels than the operator has: worth it only
-    where they are used at many positions.
-    """
-    widest, lanes = vector_lanes(target), lanes_for(channels, target)
-    fuller = 4 <= lanes < widest < channels and -(-channels // widest) < channels // lanes
-    return (widest, True) if fuller and positions >= PACK_POSITIONS else (lanes, False)
+    """:func:`tvm_codl.tiling.vectors.packing` for a target's vectors."""
+    return vectors.packing(channels, positions, vector_lanes(target))
 
 
 def padded(data: te.Tensor, top: int, left: int, height: int, width: int) -> te.Tensor:

@@ -14,12 +14,11 @@ from tvm.topi.utils import get_const_tuple, traverse_inline
 from tvm_codl.schedule.conv2d import lanes_for, padded
 from tvm_codl.schedule.elementwise import schedule_stage
 from tvm_codl.schedule.target import is_gpu, vector_lanes
-from tvm_codl.schedule.tiles import largest_divisor
+from tvm_codl.tiling.strips import rows_per_item, strip
+from tvm_codl.tiling.tiles import largest_divisor
 
 TASK = "depthwise_conv2d_nhwc.codl"
 TAG = "depthwise_conv2d_nhwc_codl"
-STRIP = 8
-WORK = 1 << 16
 
 
 @autotvm.register_topi_compute(TASK)
@@ -128,10 +127,10 @@ def _schedule_padding(
 
 def _define(cfg: autotvm.ConfigEntity, rows: int, columns: int, work: int, target: tvm.target.Target) -> None:
     """The knobs; the first value of each is the estimate."""
-    strips = (_strip(columns), *(c for c in (4, 7, 8, 10, 14) if c <= columns))
+    strips = (strip(columns), *(c for c in (4, 7, 8, 10, 14) if c <= columns))
     cfg.define_knob("columns", list(dict.fromkeys(strips)))
     cfg.define_knob(
-        "rows", list(dict.fromkeys((_default_rows(rows, work), *(r for r in (1, 2, 4, 8) if rows % r == 0))))
+        "rows", list(dict.fromkeys((rows_per_item(rows, work), *(r for r in (1, 2, 4, 8) if rows % r == 0))))
     )
     first = _default_padding(target)
     cfg.define_knob("padding", [first, *(how for how in ("inline", "item", "root") if how != first)])
@@ -151,24 +150,13 @@ def _padding(cfg: autotvm.ConfigEntity, target: tvm.target.Target) -> str:
 
 
 def _columns(cfg: autotvm.ConfigEntity, columns: int) -> int:
-    return _strip(columns) if cfg.is_fallback else min(columns, int(cfg["columns"].val))
+    return strip(columns) if cfg.is_fallback else min(columns, int(cfg["columns"].val))
 
 
 def _rows(cfg: autotvm.ConfigEntity, rows: int, work: int) -> int:
-    return _default_rows(rows, work) if cfg.is_fallback else largest_divisor(rows, int(cfg["rows"].val))
-
-
-def _default_rows(rows: int, work: int) -> int:
-    return largest_divisor(rows, max(1, min(16, WORK // max(1, work))))
+    return rows_per_item(rows, work) if cfg.is_fallback else largest_divisor(rows, int(cfg["rows"].val))
 
 
 def _item_work(columns: int, channels: int, many: int, window: int, target: tvm.target.Target) -> int:
     """Multiply-adds for one row of one vector of channels."""
     return columns * window * (lanes_for(channels, target) if many == 1 else 1)
-
-
-def _strip(columns: int) -> int:
-    """The widest strip up to twice the usual one that leaves no tail; else the usual one."""
-    return next(
-        (c for c in range(min(columns, 2 * STRIP - 2), STRIP // 2, -1) if columns % c == 0), min(columns, STRIP)
-    )

@@ -13,7 +13,7 @@ import tvm
 from tvm import autotvm, te
 
 from tvm_codl.schedule.target import group_size
-from tvm_codl.schedule.tiles import KNOBS, VECTOR_REGISTERS, Problem, Tiles, candidates, choose, fit, from_knobs
+from tvm_codl.tiling.tiles import KNOBS, VECTOR_REGISTERS, Problem, Tiles, candidates, choose, fit, from_knobs
 
 TUNED_PAIRS = 4
 
@@ -37,6 +37,10 @@ def define_tiles(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
     cfg.define_knob("rows", _distinct(default.rows, *(r for r in (1, 2, 4) if problem.rows % r == 0)))
     cfg.define_knob("weights_first", _distinct(default.weights_first, 0, 1))
     cfg.define_knob("threads", [1] if default.threads == 1 else _distinct(default.threads, 32, 16, 1))
+    # A tile that does not fit the registers lives in memory: it is slow to run, and ten times slower to compile.
+    cfg.multi_filter(
+        filter=lambda knobs: (knobs["columns"].val + 1) * knobs["blocks"].val + 1 <= max(problem.registers, 3)
+    )
     return tiles_of(cfg, problem)
 
 

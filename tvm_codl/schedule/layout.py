@@ -9,6 +9,7 @@ from tvm import relay, topi
 
 from tvm_codl.schedule.conv2d import lanes_for, packing
 from tvm_codl.schedule.target import KEY, vector_lanes
+from tvm_codl.tiling import vectors
 
 
 @topi.nn.conv2d_alter_layout.register(KEY)
@@ -62,15 +63,8 @@ def _whole_vectors_dense(attrs: Any, inputs: Any, types: Any) -> relay.Expr | No
 
 
 def _missing(channels: int) -> int:
-    """Channels to add until a vector divides them; 0 where one does already or there are too few to matter."""
-    widest = vector_lanes(tvm.target.Target.current())
-    if channels % 4 == 0 or channels < 16 or widest == 1:
-        return 0
-    return -channels % widest
+    return vectors.missing(channels, vector_lanes(tvm.target.Target.current()))
 
 
 def _missing_constant(channels: int, positions: int, depth: int) -> int:
-    """Channels to add where the kernel would pack its weights as it runs, and they are larger than its results."""
-    target = tvm.target.Target.current()
-    lanes, fill = packing(channels, positions, target)
-    return -channels % lanes if fill and positions < depth else 0
+    return vectors.missing_constant(channels, positions, depth, vector_lanes(tvm.target.Target.current()))

@@ -2,7 +2,7 @@
 
 Splitting makes pieces: the same operator with fewer rows or fewer output channels.  A piece takes the configuration of
 the nearest measured operator of its family (same task, window, input channels, stride and width of the output); the
-knobs are plain integers and are made legal for the piece by :func:`tvm_codl.schedule.tiles.fit`.
+knobs are plain integers and are made legal for the piece by :func:`tvm_codl.tiling.tiles.fit`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Scheduled(autotvm.DispatchContext):
         if workload is None or workload[0] not in TASKS or KEY not in target.keys:
             return None
         processor = "gpu" if is_gpu(target) else "cpu"
-        key = (processor, _plain(workload))
+        key = (processor, plain(workload))
         # The compute and the schedule of one kernel ask separately and must hear the same.
         if key not in self._answers:
             self._answers[key], self.seen[key] = self._answer(*key)
@@ -90,8 +90,13 @@ class Scheduled(autotvm.DispatchContext):
             return nearest.config, "transferred"
         return FallbackConfigEntity(), "estimated"
 
+    def suggestion(self, target: tvm.target.Target, workload: Any) -> Any | None:
+        """The measured or transferred configuration for a kernel; None where there is only an estimate."""
+        config, how = self._answer("gpu" if is_gpu(target) else "cpu", plain(workload))
+        return None if how == "estimated" else config
+
     def update(self, target: tvm.target.Target, workload: Any, cfg: Any) -> None:
-        self._answers[("gpu" if is_gpu(target) else "cpu", _plain(workload))] = cfg
+        self._answers[("gpu" if is_gpu(target) else "cpu", plain(workload))] = cfg
 
 
 @contextmanager
@@ -133,7 +138,7 @@ def read_records(path: Path) -> list[tuple[str, Record]]:
         if decoded is None:
             continue  # written by another version of AutoTVM
         measured, result = decoded
-        target, workload = measured.target, _plain(measured.task.workload)
+        target, workload = measured.target, plain(measured.task.workload)
         if result.error_no == 0 and workload[0] in TASKS and KEY in target.keys:
             seconds = sum(result.costs) / len(result.costs)
             found.append(("gpu" if is_gpu(target) else "cpu", Record(workload, measured.config, seconds)))
@@ -163,8 +168,8 @@ def family_of(workload: tuple[Any, ...]) -> Family:
     return Family((task, k, transpose_a, transpose_b), (x[0], m, y[1] if transpose_b else y[2]))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Lists as tuples and TVM's integers as Python's, so that a workload read from a file equals one just asked for."""
     if isinstance(value, (tuple, list, tvm.ir.Array)):
-        return tuple(_plain(v) for v in value)
+        return tuple(plain(v) for v in value)
     return value.value if hasattr(value, "value") else value

@@ -1,0 +1,1 @@
+"""How kernels are cut into vectors, register tiles and strips, and which configuration a piece gets.  Imports no TVM."""

@@ -1,0 +1,144 @@
+"""Which configuration a kernel gets, as data: measured, taken over from a relative, or estimated.
+
+The rule of :mod:`tvm_codl.schedule.transfer`, for many pieces at once and without TVM, so that a cost model knows the
+schedule that will run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+import tvm_codl.tuned
+from tvm_codl.errors import UserError
+
+CONV2D, DEPTHWISE, DENSE = "conv2d_nhwc.codl", "depthwise_conv2d_nhwc.codl", "dense.codl"
+KEY = "codl"
+
+#: A family: what a piece has in common with its operator, all integers.  See :func:`conv2d_family`.
+Family = tuple[Any, ...]
+Floats = NDArray[np.float64]
+
+
+class Tuning(msgspec.Struct, frozen=True):
+    """One tuned kernel: of which family, how large (``extents``: rows, channels), with which knobs, how fast.
+
+    ``exact`` is the rest of what must agree for it to be that very kernel: input rows and the padding above and below.
+    """
+
+    processor: str
+    family: Family
+    extents: tuple[int, int]
+    exact: tuple[int, int, int]
+    knobs: dict[str, Any]
+    seconds: float
+
+
+class Tunings(msgspec.Struct, frozen=True):
+    """All tuned kernels that a build uses."""
+
+    entries: tuple[Tuning, ...] = ()
+
+    def by_family(self, processor: str) -> dict[Family, list[Tuning]]:
+        found: dict[tuple[Any, ...], Tuning] = {}
+        for entry in self.entries:
+            if entry.processor == processor:
+                same = (entry.family, entry.extents, entry.exact)
+                if same not in found or entry.seconds < found[same].seconds:
+                    found[same] = entry
+        families: dict[Family, list[Tuning]] = {}
+        for entry in found.values():
+            families.setdefault(entry.family, []).append(entry)
+        return families
+
+
+def nearest(relatives: list[Tuning], rows: Floats, channels: Floats) -> NDArray[np.intp]:
+    """Index of the relative whose extents are nearest in ratio; of equals the fastest.  Arrays of shape (pieces,)."""
+    order = sorted(range(len(relatives)), key=lambda i: relatives[i].seconds)
+    extents = np.log(np.array([relatives[i].extents for i in order], dtype=np.float64))
+    apart = np.abs(np.log(rows)[:, None] - extents[None, :, 0]) + np.abs(
+        np.log(channels)[:, None] - extents[None, :, 1]
+    )
+    return np.array(order, dtype=np.intp)[np.argmin(np.round(apart, 12), axis=1)]
+
+
+def shipped() -> Tunings:
+    """The records that ship with the package."""
+    return read(sorted(Path(tvm_codl.tuned.__file__).parent.glob("*.log")))
+
+
+def read(paths: Iterable[Path]) -> Tunings:
+    """The successful records of our kernels in AutoTVM JSON-lines files.
+
+    Raises :class:`UserError` for a file that cannot be read or a line that is no record.
+    """
+    found: list[Tuning] = []
+    for path in paths:
+        try:
+            lines = path.read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"cannot read tuning records from {path}", str(error)) from error
+        for number, line in enumerate(lines, 1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            try:
+                entry = _entry(json.loads(line))
+            except (ValueError, KeyError, TypeError, IndexError) as error:
+                raise UserError(f"{path}:{number} is no tuning record", repr(error), "remove the line") from error
+            if entry is not None:
+                found.append(entry)
+    return Tunings(tuple(found))
+
+
+def _entry(value: Mapping[str, Any]) -> Tuning | None:
+    target, task, args, _ = value["input"]
+    keys = next((word[6:].split(",") for word in str(target).split() if word.startswith("-keys=")), [])
+    costs, failed = value["result"][0], value["result"][1]
+    if failed or KEY not in keys or task not in (CONV2D, DEPTHWISE, DENSE):
+        return None
+    knobs = {name: setting for name, _, setting in value["config"]["entity"]}
+    family, extents, exact = _placed(task, args)
+    processor = "gpu" if "gpu" in keys else "cpu"
+    return Tuning(processor, family, extents, exact, knobs, sum(costs) / len(costs))
+
+
+def _placed(task: str, args: list[Any]) -> tuple[Family, tuple[int, int], tuple[int, int, int]]:
+    data, weight = args[0][1], args[1][1]
+    if task == DENSE:
+        lanes = weight[2] if len(weight) == 3 else 0
+        return dense_family(data[1], lanes), (data[0], weight[0] * max(1, lanes)), (0, 0, 0)
+    (n, h, w, c), (sh, sw), padding, (dh, dw) = data, args[2], args[3], args[4]
+    top, left, bottom, right = padding if len(padding) == 4 else (*padding, *padding)
+    kh, kw = weight[1:3] if len(weight) == 5 else weight[:2]
+    rows = (h + top + bottom - (kh - 1) * dh - 1) // sh + 1
+    window = (kh, kw, sh, sw, left, right, dh, dw)
+    if task == DEPTHWISE:
+        return depthwise_family(n, w, weight[3], *window), (rows, c), (h, top, bottom)
+    lanes = weight[4] if len(weight) == 5 else 0
+    channels = weight[0] * lanes if lanes else weight[3]
+    return conv2d_family(n, w, c, lanes, *window), (rows, channels), (h, top, bottom)
+
+
+def conv2d_family(batch: int, width: int, channels_in: int, lanes: int, *window: int) -> Family:
+    """``lanes`` 0: the weights are not packed.  ``window``: kernel, strides, left and right padding, dilation."""
+    return (CONV2D, batch, width, channels_in, lanes, *window)
+
+
+def depthwise_family(batch: int, width: int, many: int, *window: int) -> Family:
+    return (DEPTHWISE, batch, width, many, *window)
+
+
+def dense_family(depth: int, lanes: int) -> Family:
+    return (DENSE, depth, lanes)
+
+
+def distance(a: tuple[int, int], b: tuple[int, int]) -> float:
+    """How far apart two kernels of a family are: the sum of the logarithms of their extents' ratios."""
+    return sum(abs(math.log(x / y)) for x, y in zip(a, b, strict=True))
