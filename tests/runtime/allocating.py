@@ -29,7 +29,17 @@ def main() -> None:
         for _ in range(50):
             run()
         counter.count_allocations(0)
-        found[sharing] = {"created": created, "runs": counter.counted_allocations()}
+        runs = counter.counted_allocations()
+        # What a call allocates (its arguments, its answer) must not grow with the runs that it times.
+        busy = module._executor["time_region_busy"]
+        allocated = []
+        for least_ms in (0.01, 2.0):
+            busy(0, 1, 1, least_ms)
+            counter.count_allocations(1)
+            busy(0, 1, 1, least_ms)
+            counter.count_allocations(0)
+            allocated.append(counter.counted_allocations())
+        found[sharing] = {"created": created, "runs": runs, "longer timing": max(allocated[1] - allocated[0], 0)}
     print(json.dumps(found))
 
 

@@ -5,6 +5,7 @@ The library is built beforehand, by a process that no sanitizer slows down.  The
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -20,13 +21,18 @@ def main() -> None:
     plugin.load()
     value = np.random.default_rng(0).standard_normal((1, 6, 6, 4)).astype("float32")
     library = tvm.runtime.load_module(sys.argv[1])
+    processors = [r["processor"] for r in json.loads(library["program"]())["regions"]]
     results = []
     for sharing in ("svm", "mapped", "copied"):
         module = CoModule(library, tvm.cpu(), sharing=sharing)
         for _ in range(20):
             results.append(module.run({"x": value})[0])
         module.timeline()
-        module.time_region(1, 2, 0.1)
+        for region, processor in enumerate(processors):
+            module.time_region(region, 2, 0.1)
+            module.time_region(region, 1, 0.0)
+            module.time_region_busy(region, None, 2, 0.1)
+            module.time_region_busy(region, processors.index("gpu" if processor == "cpu" else "cpu"), 2, 0.1)
     assert all(np.allclose(r, results[0], rtol=1e-4, atol=1e-5) for r in results)
 
     def work() -> None:

@@ -37,3 +37,8 @@ def test_a_run_allocates_nothing(opencl: None, tmp_path: Path) -> None:
     counts = json.loads(done.stdout.splitlines()[-1])
     assert all(count["created"] > 0 for count in counts.values()), "the counter counts nothing at all"
     assert {sharing: count["runs"] for sharing, count in counts.items()} == {"svm": 0, "mapped": 0, "copied": 0}
+    assert {sharing: count["longer timing"] for sharing, count in counts.items()} == {
+        "svm": 0,
+        "mapped": 0,
+        "copied": 0,
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.graph.split import Axis
 from tvm_codl.plan.plan import Placement
+from tvm_codl.records.pieces import Pieces, add_halves
 from tvm_codl.records.record import Processor
-from tvm_codl.records.workload import Workload, workloads
+from tvm_codl.records.workload import Workload
 
 #: Cuts of one axis of one operator.
 MOST_CUTS = 16
 _LATTICE = 10
 _FINEST = 40
 _UNITS = {"channels": (16, 8, 4)}
+PROCESSORS: tuple[Processor, Processor] = ("cpu", "gpu")
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -41,6 +43,13 @@ class Predictor(Protocol):
     def predict(self, workloads: Sequence[Workload], processor: Processor) -> NDArray[np.float64]: ...
 
 
+@runtime_checkable
+class Stepped(Protocol):
+    """A cost model that knows the kernels: for each operator and axis, where their tiles end."""
+
+    def steps(self, workloads: Sequence[Workload]) -> list[dict[str, int]]: ...
+
+
 Axes = Mapping[int, Mapping[str, Axis]]
 
 
@@ -52,18 +61,21 @@ def candidates(
     Operators whose axis has the same name and extent get the same cuts, so that a run of them can be cut alike and
     nothing crosses in between.
     """
-    whole_cpu = model.predict([Workload.of(operator, graph) for operator in graph.operators], "cpu")
-    whole_gpu = model.predict([Workload.of(operator, graph) for operator in graph.operators], "gpu")
+    wholes = Pieces(graph)
+    for operator in graph.operators:
+        wholes.add(operator)
+    whole_cpu, whole_gpu = model.predict(wholes, "cpu"), model.predict(wholes, "gpu")
     times = {op.id: (float(c), float(g)) for op, c, g in zip(graph.operators, whole_cpu, whole_gpu, strict=True)}
-    cuts = _cuts(graph, axes, times, most_cuts)
+    steps: list[dict[str, int]] = model.steps(wholes) if isinstance(model, Stepped) else [{} for _ in graph.operators]
+    cuts = _cuts(graph, axes, times, {o.id: s for o, s in zip(graph.operators, steps, strict=True)}, most_cuts)
     splits = {op.id: _splits(op, axes, cuts) for op in graph.operators}
-    cpu = _predict(graph, splits, axes, model, "cpu")
-    gpu = _predict(graph, splits, axes, model, "gpu")
+    halves = _halves(wholes, splits, axes)
+    cpu, gpu = (_predict(part, splits, model, on) for part, on in zip(halves, PROCESSORS, strict=True))
     found: dict[int, tuple[Candidate, ...]] = {}
     for operator in graph.operators:
         cpu_ms, gpu_ms = times[operator.id]
-        wholes = (Candidate(Placement("cpu"), cpu_ms, 0.0), Candidate(Placement("gpu"), 0.0, gpu_ms))
-        found[operator.id] = wholes + tuple(
+        alone = (Candidate(Placement("cpu"), cpu_ms, 0.0), Candidate(Placement("gpu"), 0.0, gpu_ms))
+        found[operator.id] = alone + tuple(
             Candidate(placement, c, g)
             for placement, c, g in zip(splits[operator.id], cpu[operator.id], gpu[operator.id], strict=True)
         )
@@ -75,13 +87,14 @@ def legal_cuts(axis: Axis) -> range:
     return range(axis.granule, axis.extent, axis.granule)
 
 
-def preferred_cuts(axis: Axis, shares: Sequence[float], most: int = MOST_CUTS) -> tuple[int, ...]:
+def preferred_cuts(axis: Axis, shares: Sequence[float], most: int = MOST_CUTS, step: int = 0) -> tuple[int, ...]:
     """No more than ``most`` legal cuts: some even ones, and the rest around ``shares`` of the axis (0 to 1).
 
-    Channels are cut at multiples of 16, 8 or 4 where the axis has at least four of them: kernels compute channels
-    in vectors, and a part that does not fill its last one pays for it whole.
+    Cuts lie at multiples of ``step``, where the tiles of the kernels end, if the axis has at least four of them.  Channels
+    are otherwise cut at multiples of 16, 8 or 4 where the axis has four: kernels compute channels in vectors, and a part
+    that does not fill its last one pays for it whole.
     """
-    unit = _unit(axis)
+    unit = step if step and step % _unit(axis) == 0 and axis.extent >= 4 * step else _unit(axis)
     legal = list(range(unit, axis.extent, unit))
     if len(legal) <= most:
         return tuple(legal)
@@ -104,9 +117,13 @@ def _unit(axis: Axis) -> int:
 
 
 def _cuts(
-    graph: OpGraph, axes: Axes, times: Mapping[int, tuple[float, float]], most: int
+    graph: OpGraph,
+    axes: Axes,
+    times: Mapping[int, tuple[float, float]],
+    steps: Mapping[int, Mapping[str, int]],
+    most: int,
 ) -> dict[tuple[int, str], tuple[int, ...]]:
-    """Per operator and axis.  Alike axes share the balanced points of the operators that take the most time."""
+    """Per operator and axis.  Alike axes share the balanced points and the tiles of the operators that take the most time."""
     alike: dict[tuple[str, int, int], list[tuple[float, float, int]]] = {}
     for operator in graph.operators:
         cpu_ms, gpu_ms = times[operator.id]
@@ -120,8 +137,9 @@ def _cuts(
     for (name, _, _), members in alike.items():
         members.sort()
         shares = [share for _, share, _ in members[:3]]
-        for _, _, id in members:
-            found[id, name] = preferred_cuts(axes[id][name], shares, most)
+        step = next((found_step for _, _, id in members[:3] if (found_step := steps[id].get(name, 0))), 0)
+        cut = preferred_cuts(axes[members[0][2]][name], shares, most, step)
+        found |= {(id, name): cut for _, _, id in members}
     return found
 
 
@@ -131,19 +149,20 @@ def _splits(operator: Operator, axes: Axes, cuts: Mapping[tuple[int, str], tuple
     ]
 
 
+def _halves(wholes: Pieces, splits: Mapping[int, Sequence[Placement]], axes: Axes) -> tuple[Pieces, Pieces]:
+    """Of every split the CPU's pieces, and the GPU's."""
+    cpu, gpu = Pieces(wholes.graph, wholes), Pieces(wholes.graph, wholes)
+    for operator in wholes.graph.operators:
+        for name in axes.get(operator.id, {}):
+            cuts = [s.at for s in splits[operator.id] if s.axis == name]
+            if cuts:
+                add_halves(cpu, gpu, operator, name, cuts)
+    return cpu, gpu
+
+
 def _predict(
-    graph: OpGraph, splits: Mapping[int, Sequence[Placement]], axes: Axes, model: Predictor, processor: Processor
+    pieces: Pieces, splits: Mapping[int, Sequence[Placement]], model: Predictor, processor: Processor
 ) -> dict[int, list[float]]:
     """One call of the model for all pieces of one processor."""
-    every: list[Workload] = []
-    for operator in graph.operators:
-        every += workloads(
-            operator,
-            graph,
-            [
-                (s.axis, 0, s.at) if processor == "cpu" else (s.axis, s.at, axes[operator.id][s.axis].extent)
-                for s in splits[operator.id]
-            ],
-        )
-    times = iter(model.predict(every, processor).tolist() if every else [])
-    return {operator.id: [next(times) for _ in splits[operator.id]] for operator in graph.operators}
+    times = iter(model.predict(pieces, processor).tolist() if len(pieces) else [])
+    return {id: [next(times) for _ in placements] for id, placements in splits.items()}

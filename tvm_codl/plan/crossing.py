@@ -42,6 +42,10 @@ class Crossing(msgspec.Struct, frozen=True):
     to_gpu: Numbers
     relayout: Numbers
 
+    @property
+    def tables(self) -> tuple[Numbers, Numbers, Numbers]:
+        return self.to_cpu, self.to_gpu, self.relayout
+
     def __add__(self, other: Crossing) -> Crossing:
         return Crossing(self.to_cpu + other.to_cpu, self.to_gpu + other.to_gpu, self.relayout + other.relayout)
 
@@ -60,6 +64,17 @@ def needed(operator: Operator, graph: OpGraph, placements: Sequence[Placement], 
     ]
 
 
+def size_of(dtype: str) -> float:
+    """Bytes of one element."""
+    return float(_BYTES.get(dtype, 4))
+
+
+def volumes(tensor: Tensor, parts: Parts) -> tuple[Numbers, Numbers]:
+    """Bytes of the CPU's and the GPU's box, for each placement."""
+    cpu, gpu = (_volume(boxes[..., 1] - boxes[..., 0]) * size_of(tensor.dtype) for boxes in (parts.cpu, parts.gpu))
+    return cpu, gpu
+
+
 def on_host(tensor: Tensor) -> Parts:
     """The network's inputs and outputs are the CPU's, whole."""
     return _parts(tensor.shape, [(None, _nothing(0))])
@@ -70,7 +85,7 @@ def crossing(tensor: Tensor, producer: Parts, consumer: Parts, written: bool = T
 
     ``written`` is False for the network's inputs, which nobody rewrites: their layout changes in reading only.
     """
-    size = float(_BYTES.get(tensor.dtype, 4))
+    size = size_of(tensor.dtype)
     to, rewritten = [], []
     in_place = np.array(True)
     plain = _contiguous(tensor.shape, producer.cpu) & _contiguous(tensor.shape, producer.gpu)

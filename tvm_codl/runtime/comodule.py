@@ -97,8 +97,31 @@ class CoModule:
         """
         return list(json.loads(self._executor["time_region"](region, repeat, min_ms)))
 
+    def time_region_busy(
+        self, region: int, other: int | None = None, repeat: int = 3, min_ms: float = 1.0
+    ) -> list[float]:
+        """Samples in ms of one region while the other processor does the region ``other`` again and again.
+
+        Without ``other`` it does nothing: the GPU's times here are its own clock's, so that alone and busy compare with
+        each other (and not with :meth:`time_region`).  Caches are warm.  Raises :class:`DeviceError` where both regions
+        are on one processor, and where ``other`` is too short to keep the GPU busy.
+        """
+        nobody = -1
+        try:
+            times = self._executor["time_region_busy"](region, nobody if other is None else other, repeat, min_ms)
+        except tvm.error.TVMError as error:
+            # Over RPC the device's own error comes in one of RPC's; any other is a device that went away.
+            if isinstance(error, tvm.error.RPCError) and "Error caught from RPC call" not in str(error):
+                raise
+            raise DeviceError("the device cannot time a region beside another", _last_line(error)) from error
+        return list(json.loads(times))
+
     def timeline(self) -> list[dict[str, Any]]:
-        """Every kernel, wait and transfer of one run: name, processor, kind, region, start_us, end_us in one clock."""
+        """Every kernel, wait and transfer of one run: name, processor, kind, region, start_us, end_us in one clock.
+
+        The CPU's ``share`` events named ``feed`` and ``signal`` are its enqueueing of GPU commands and its telling the
+        GPU that something is done.
+        """
         return list(json.loads(self._executor["timeline"]()))
 
     @property

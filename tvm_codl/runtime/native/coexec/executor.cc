@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 
 namespace tvm_codl {
 
@@ -12,8 +11,6 @@ using tvm::runtime::Module;
 using tvm::runtime::NDArray;
 
 namespace {
-
-constexpr size_t kColdBytes = size_t{64} << 20;
 
 OpenCLDevice FindDevice(int id) {
   auto* workspace = tvm::runtime::cl::OpenCLWorkspace::Global();
@@ -52,6 +49,19 @@ void CheckPort(const Port& port, const DLTensor& data) {
   }
 }
 
+Kind KindOf(Do what) {
+  switch (what) {
+    case Do::kCall:
+      return Kind::kKernel;
+    case Do::kWait:
+      return Kind::kWait;
+    case Do::kSignal:
+      return Kind::kSignal;
+    default:
+      return Kind::kShare;
+  }
+}
+
 }  // namespace
 
 Executor::Executor(std::shared_ptr<const Program> program, const Weights& weights, std::vector<Module> libraries,
@@ -83,6 +93,13 @@ Executor::Executor(std::shared_ptr<const Program> program, const Weights& weight
       cpu_copied_ += call->copied_bytes();
     }
     calls_.push_back(std::move(call));
+  }
+  steps_of_.resize(program_->regions.size());
+  for (const auto* list : {&program_->cpu, &program_->gpu}) {
+    for (size_t i = 0; i < list->size(); ++i) {
+      const Step& step = (*list)[i];
+      if (step.region >= 0 && step.what <= Do::kCopy) steps_of_[static_cast<size_t>(step.region)].push_back(i);
+    }
   }
 }
 
@@ -121,12 +138,22 @@ void Executor::RunCpuStep(size_t index) {
   }
 }
 
+void Executor::Feed(size_t until, std::vector<Span>* spans) {
+  if (spans == nullptr || !gpu_->Behind(until)) return gpu_->Feed(until);
+  Span span;
+  span.start = HostNow();
+  gpu_->Feed(until);
+  span.end = HostNow();
+  span.kind = Kind::kFeed;
+  spans->push_back(span);
+}
+
 void Executor::RunOnce(std::vector<Span>* spans) {
   const auto& steps = program_->cpu;
   try {
     if (gpu_) gpu_->Begin(spans != nullptr);
     for (size_t i = 0; i < steps.size(); ++i) {
-      if (gpu_) gpu_->Feed(program_->feed_until[i]);
+      if (gpu_) Feed(program_->feed_until[i], spans);
       if (spans == nullptr) {
         RunCpuStep(i);
         continue;
@@ -137,12 +164,11 @@ void Executor::RunOnce(std::vector<Span>* spans) {
       span.end = HostNow();
       span.region = steps[i].region;
       span.step = static_cast<int>(i);
-      if (steps[i].what == Do::kSignal) continue;
-      span.kind = steps[i].what == Do::kCall ? Kind::kKernel : steps[i].what == Do::kWait ? Kind::kWait : Kind::kShare;
+      span.kind = KindOf(steps[i].what);
       spans->push_back(span);
     }
     if (gpu_) {
-      gpu_->Feed(program_->feed_until[steps.size()]);
+      Feed(program_->feed_until[steps.size()], spans);
       const int64_t start = HostNow();
       gpu_->Finish(spin_us);
       if (spans != nullptr && !steps.empty()) {
@@ -177,69 +203,10 @@ std::vector<double> Executor::Benchmark(int number, int repeat) {
   return samples;
 }
 
-int64_t Executor::RunRegion(int region, int number) {
-  if (program_->regions[static_cast<size_t>(region)].processor == Processor::kGpu) {
-    return gpu_->TimeRegion(region, number, spin_us);
-  }
-  const int64_t start = HostNow();
-  for (int n = 0; n < number; ++n) {
-    for (size_t i = 0; i < program_->cpu.size(); ++i) {
-      if (program_->cpu[i].region == region && program_->cpu[i].what <= Do::kCopy) RunCpuStep(i);
-    }
-  }
-  return HostNow() - start;
-}
-
-void Executor::ChillCaches(int region) {
-  cold_.resize(kColdBytes);
-  ++cold_[0];
-  std::memset(cold_.data() + 1, cold_[0], cold_.size() - 1);
-  // What a region reads and is neither its weights nor written by it came from the operator before: that is warm.
-  const bool on_gpu = program_->regions[static_cast<size_t>(region)].processor == Processor::kGpu;
-  std::set<int> cold;
-  for (const Weight& weight : program_->weights) cold.insert(weight.buffer);
-  volatile uint8_t sink = 0;
-  for (const Step& step : on_gpu ? program_->gpu : program_->cpu) {
-    if (step.region != region) continue;
-    const size_t first_output = step.args.size() - static_cast<size_t>(step.outputs);
-    for (size_t i = 0; i < step.args.size(); ++i) {
-      const View& view = step.args[i];
-      const uint8_t* data = memory_->Host(view);
-      if (i < first_output && data != nullptr && cold.count(view.buffer) == 0) {
-        for (int64_t at = 0; at < view.bytes; at += kCpuAlignment) sink = sink + data[at];
-      }
-      if (i >= first_output) cold.insert(view.buffer);
-    }
-  }
-}
-
-std::vector<double> Executor::TimeRegion(int region, int repeat, double min_ms) {
-  std::lock_guard<std::mutex> lock(running_);
-  if (region < 0 || static_cast<size_t>(region) >= program_->regions.size()) {
-    throw std::runtime_error("there is no region " + std::to_string(region));
-  }
-  RunRegion(region, 1);  // compiles kernels, touches memory
-  std::vector<double> samples;
-  if (min_ms <= 0) {
-    for (int r = 0; r < repeat; ++r) {
-      ChillCaches(region);
-      const bool on_gpu = program_->regions[static_cast<size_t>(region)].processor == Processor::kGpu;
-      samples.push_back(static_cast<double>(on_gpu ? gpu_->TimeRegionOnDevice(region, spin_us) : RunRegion(region, 1)) /
-                        1e6);
-    }
-    return samples;
-  }
-  const auto wanted = static_cast<int64_t>(min_ms * 1e6);
-  const int64_t one = std::max<int64_t>(RunRegion(region, 1), 1);
-  const int number = static_cast<int>(std::clamp<int64_t>(wanted / one, 1, 64));
-  for (int r = 0; r < repeat; ++r) samples.push_back(static_cast<double>(RunRegion(region, number)) / number / 1e6);
-  return samples;
-}
-
 std::vector<Span> Executor::Timeline() {
   std::lock_guard<std::mutex> lock(running_);
   std::vector<Span> spans;
-  spans.reserve(program_->cpu.size() + 4 * program_->gpu.size() + 8);
+  spans.reserve(2 * program_->cpu.size() + 4 * program_->gpu.size() + 8);
   RunOnce(&spans);
   if (gpu_) gpu_->Collect(&spans);
   return spans;

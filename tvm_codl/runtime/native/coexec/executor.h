@@ -39,6 +39,10 @@ class Executor {
   // over at least `min_ms` of runs with warm caches; or, with min_ms = 0, one run as it is inside a network: its inputs
   // have just been written, its weights and outputs have left the caches since the last run.
   std::vector<double> TimeRegion(int region, int repeat, double min_ms);
+  // As above with warm caches, while the other processor does `other` again and again, or nothing (kNobody).  The GPU's
+  // times are its own clock's, so that they compare with each other and not with TimeRegion's.
+  // Throws where both are on one processor, and where `other` is too short to keep the GPU busy.
+  std::vector<double> TimeRegionBusy(int region, int other, int repeat, double min_ms);
   // One run in which everything is timed.
   std::vector<Span> Timeline();
 
@@ -46,17 +50,25 @@ class Executor {
   Sharing sharing() const { return memory_->sharing(); }
   const Program& program() const { return *program_; }
   int spin_us = 200;
+  static constexpr int kNobody = -1;
 
  private:
   void RunOnce(std::vector<Span>* spans);
   void RunCpuStep(size_t index);
+  void Feed(size_t until, std::vector<Span>* spans);
+  bool OnGpu(int region) const;
+  void CheckRegion(int region) const;
+  void RunOnCpu(int region);
   int64_t RunRegion(int region, int number);
+  double BesideCpu(int region, int other, int number);
+  double BesideGpu(int region, int other, int number, int64_t one);
   void ChillCaches(int region);
 
   std::shared_ptr<const Program> program_;
   std::vector<tvm::runtime::Module> libraries_;
   std::unique_ptr<Memory> memory_;
   std::vector<std::unique_ptr<PreparedCall>> calls_;  // by CPU step; null for steps that are no calls
+  std::vector<std::vector<size_t>> steps_of_;         // by region: its calls and copies in its processor's list
   std::unique_ptr<GpuList> gpu_;
   int64_t cpu_copied_ = 0;
   int64_t copied_bytes_ = 0;

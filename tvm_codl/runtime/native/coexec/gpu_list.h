@@ -24,6 +24,7 @@ class GpuList {
 
   // Enqueues steps [fed, until) and flushes.  `profile` uses the queue with profiling and keeps every event.
   void Feed(size_t until);
+  bool Behind(size_t until) const { return fed_steps_ < until; }
   void Begin(bool profile);
   // The CPU's side of the events.
   void Signal(int event);
@@ -37,6 +38,23 @@ class GpuList {
   int64_t TimeRegion(int region, int number, int spin_us);
   // The same, once, from the device's own clock: from its first command's start to its last one's end.
   int64_t TimeRegionOnDevice(int region, int spin_us);
+
+  // A region again and again, for as long as something else is watched or as it is watched itself: `runs` (>= 2) of it
+  // are enqueued and flushed, at most MostRuns.  `first` and `last` complete with the first and the last of them.
+  struct Laps {
+    Event first, last;
+  };
+  int MostRuns(int region) const;
+  Laps StartLaps(int region, int runs);
+  bool Done(const Event& event) const;
+  void Await(const Event& event, int spin_us) const { WaitFor(event.get(), spin_us); }
+  // Waits for the last run; returns the time from the end of the first run to that of the last, by the device's clock,
+  // in ns.
+  int64_t FinishLaps(const Laps& laps, int spin_us);
+
+  // At most so many commands are in flight.
+  static constexpr size_t kMostInFlight = 128;
+  static constexpr size_t kThrottleSlots = 4;
 
   int64_t copied_bytes() const { return copied_bytes_; }
   cl_command_queue queue() const { return profiling_ ? profiled_.get() : plain_.get(); }
@@ -75,6 +93,8 @@ class GpuList {
   void Enqueue(const Command& command, cl_event* done);
   void WaitFor(cl_event event, int spin_us) const;
   void CalibrateClock();
+  // The launches and copies of a region, in order.
+  const std::vector<size_t>& CommandsOf(int region) const { return commands_of_[static_cast<size_t>(region)]; }
 
   const Program& program_;
   OpenCLDevice device_;
@@ -86,7 +106,8 @@ class GpuList {
   std::vector<Mem> scratch_;
   std::map<std::pair<cl_mem, size_t>, cl_mem> scratch_of_;
   std::vector<Command> commands_;
-  std::vector<size_t> command_end_;  // by step: one past its last command
+  std::vector<size_t> command_end_;               // by step: one past its last command
+  std::vector<std::vector<size_t>> commands_of_;  // by region
 
   // State of one run.
   bool profiling_ = false;

@@ -3,7 +3,7 @@
 //   codl.create_library(program, plan, n, name1, array1, ...) -> the library's root module, at build time
 //   library["create"](device_id, sharing) -> an executor:
 //     set_input(i, array)  get_output(i, array)  run()  benchmark(number, repeat)  time_region(i, repeat, min_ms)
-//     timeline()  copied_bytes()  sharing()  spin_us(n)
+//     time_region_busy(i, other, repeat, min_ms)  timeline()  copied_bytes()  sharing()  spin_us(n)
 //   Lists come back as JSON text, which every RPC client can read.
 #include <dmlc/memory_io.h>
 #include <tvm/runtime/module.h>
@@ -59,9 +59,11 @@ std::string Json(const Program& program, const std::vector<Span>& spans) {
     const Span& span = spans[i];
     const auto& steps = span.gpu ? program.gpu : program.cpu;
     const auto step = static_cast<size_t>(span.step);
-    static constexpr const char* kKinds[] = {"kernel", "wait", "share"};
+    // To a reader, feeding and signalling are ways of sharing; the name says which.
+    static constexpr const char* kNames[] = {"kernel", "wait", "share", "feed", "signal"};
+    static constexpr const char* kKinds[] = {"kernel", "wait", "share", "share", "share"};
     std::string name = step < steps.size() ? steps[step].function : "";
-    if (name.empty()) name = kKinds[static_cast<int>(span.kind)];
+    if (name.empty()) name = kNames[static_cast<int>(span.kind)];
     out << (i != 0 ? "," : "") << "{\"name\":\"" << Escape(name) << "\",\"processor\":\"" << (span.gpu ? "gpu" : "cpu")
         << "\",\"kind\":\"" << kKinds[static_cast<int>(span.kind)] << "\",\"region\":\""
         << (span.region >= 0 ? Escape(program.regions[static_cast<size_t>(span.region)].name) : "")
@@ -97,6 +99,11 @@ class ExecutorNode final : public ModuleNode {
     if (name == "time_region") {
       return PackedFunc(
           [self, run](TVMArgs args, TVMRetValue* rv) { *rv = Json(run->TimeRegion(args[0], args[1], args[2])); });
+    }
+    if (name == "time_region_busy") {
+      return PackedFunc([self, run](TVMArgs args, TVMRetValue* rv) {
+        *rv = Json(run->TimeRegionBusy(args[0], args[1], args[2], args[3]));
+      });
     }
     if (name == "timeline") {
       return PackedFunc([self, run](TVMArgs, TVMRetValue* rv) { *rv = Json(run->program(), run->Timeline()); });

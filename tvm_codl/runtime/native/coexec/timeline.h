@@ -13,7 +13,8 @@ inline int64_t HostNow() {
       .count();
 }
 
-enum class Kind : uint8_t { kKernel, kWait, kShare };
+// What the CPU spends on the GPU is its own kind: enqueueing commands for it, and telling it that something is done.
+enum class Kind : uint8_t { kKernel, kWait, kShare, kFeed, kSignal };
 
 struct Span {
   int64_t start = 0;  // ns, host clock

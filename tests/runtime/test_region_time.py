@@ -1,0 +1,71 @@
+"""Regions timed beside one another: both processors work, and what cannot be measured is refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tvm
+
+from tests.runtime.partitions import answer, convolutions
+from tvm_codl.build.library import build
+from tvm_codl.errors import DeviceError
+from tvm_codl.runtime.comodule import CoModule
+
+pytestmark = pytest.mark.usefixtures("opencl")
+
+
+@pytest.fixture(scope="module")
+def loaded(opencl: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[tvm.runtime.Module, np.ndarray]:
+    split, whole = convolutions(extent=24)
+    built = build(split, tvm.target.Target("llvm"), tvm.target.Target("opencl"))
+    path = built.export(tmp_path_factory.mktemp("busy") / "model.so")
+    return tvm.runtime.load_module(str(path)), answer(whole, sample())
+
+
+def sample() -> np.ndarray:
+    return np.random.default_rng(1).standard_normal((1, 24, 24, 16)).astype("float32")
+
+
+def processors(library: tvm.runtime.Module) -> list[str]:
+    return [region["processor"] for region in json.loads(library["program"]())["regions"]]
+
+
+@pytest.mark.parametrize("sharing", ["svm", "mapped", "copied"])
+def test_every_region_is_timed_beside_one_of_the_other_processor(loaded: tuple, sharing: str) -> None:
+    library, wanted = loaded
+    on = processors(library)
+    module = CoModule(library, tvm.cpu(), sharing=sharing)
+    module.set_inputs({"x": sample()})
+    for region, processor in enumerate(on):
+        other = on.index("gpu" if processor == "cpu" else "cpu")
+        for beside in (None, other):
+            times = module.time_region_busy(region, beside, 3, 0.2)
+            assert len(times) == 3 and all(0 < ms < 1e4 for ms in times)
+    # Measuring leaves the network as it was.
+    np.testing.assert_allclose(module.run()[0], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_what_cannot_be_timed_is_refused(loaded: tuple) -> None:
+    library, wanted = loaded
+    on = processors(library)
+    module = CoModule(library, tvm.cpu())
+    first = on.index("cpu")
+    second = on.index("cpu", first + 1)
+    with pytest.raises(DeviceError, match="one processor"):
+        module.time_region_busy(first, second)
+    with pytest.raises(DeviceError, match="no region 99"):
+        module.time_region_busy(first, 99)
+    with pytest.raises(DeviceError, match="no region -2"):
+        module.time_region_busy(-2)
+    np.testing.assert_allclose(module.run({"x": sample()})[0], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_timeline_says_what_the_cpu_does_for_the_gpu(loaded: tuple) -> None:
+    library, _ = loaded
+    module = CoModule(library, tvm.cpu())
+    module.run({"x": sample()})
+    sharing = [e for e in module.timeline() if e["kind"] == "share"]
+    assert {e["name"] for e in sharing} == {"feed", "signal"}
+    assert {e["processor"] for e in sharing} == {"cpu"}

@@ -1,0 +1,136 @@
+// Regions by themselves, for measuring: alone, and while the other processor works on another one.
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "executor.h"
+
+namespace tvm_codl {
+
+namespace {
+
+constexpr size_t kColdBytes = size_t{64} << 20;
+// A sample of one is the mean of at most so many runs.
+constexpr int64_t kMostRuns = 64;
+// How often a sample is tried in which the GPU must not end before the CPU.
+constexpr int kAttempts = 16;
+
+}  // namespace
+
+bool Executor::OnGpu(int region) const {
+  return program_->regions[static_cast<size_t>(region)].processor == Processor::kGpu;
+}
+
+void Executor::CheckRegion(int region) const {
+  if (region < 0 || static_cast<size_t>(region) >= program_->regions.size()) {
+    throw std::runtime_error("there is no region " + std::to_string(region));
+  }
+}
+
+void Executor::RunOnCpu(int region) {
+  for (size_t step : steps_of_[static_cast<size_t>(region)]) RunCpuStep(step);
+}
+
+int64_t Executor::RunRegion(int region, int number) {
+  if (OnGpu(region)) return gpu_->TimeRegion(region, number, spin_us);
+  const int64_t start = HostNow();
+  for (int n = 0; n < number; ++n) RunOnCpu(region);
+  return HostNow() - start;
+}
+
+void Executor::ChillCaches(int region) {
+  cold_.resize(kColdBytes);
+  ++cold_[0];
+  std::memset(cold_.data() + 1, cold_[0], cold_.size() - 1);
+  // What a region reads and is neither its weights nor written by it came from the operator before: that is warm.
+  const auto& list = OnGpu(region) ? program_->gpu : program_->cpu;
+  std::set<int> cold;
+  for (const Weight& weight : program_->weights) cold.insert(weight.buffer);
+  volatile uint8_t sink = 0;
+  for (size_t index : steps_of_[static_cast<size_t>(region)]) {
+    const Step& step = list[index];
+    const size_t first_output = step.args.size() - static_cast<size_t>(step.outputs);
+    for (size_t i = 0; i < step.args.size(); ++i) {
+      const View& view = step.args[i];
+      const uint8_t* data = memory_->Host(view);
+      if (i < first_output && data != nullptr && cold.count(view.buffer) == 0) {
+        for (int64_t at = 0; at < view.bytes; at += kCpuAlignment) sink = sink + data[at];
+      }
+      if (i >= first_output) cold.insert(view.buffer);
+    }
+  }
+}
+
+std::vector<double> Executor::TimeRegion(int region, int repeat, double min_ms) {
+  std::lock_guard<std::mutex> lock(running_);
+  CheckRegion(region);
+  RunRegion(region, 1);  // compiles kernels, touches memory
+  std::vector<double> samples;
+  if (min_ms <= 0) {
+    for (int r = 0; r < repeat; ++r) {
+      ChillCaches(region);
+      const int64_t taken = OnGpu(region) ? gpu_->TimeRegionOnDevice(region, spin_us) : RunRegion(region, 1);
+      samples.push_back(static_cast<double>(taken) / 1e6);
+    }
+    return samples;
+  }
+  const auto wanted = static_cast<int64_t>(min_ms * 1e6);
+  const int64_t one = std::max<int64_t>(RunRegion(region, 1), 1);
+  const int number = static_cast<int>(std::clamp<int64_t>(wanted / one, 1, kMostRuns));
+  for (int r = 0; r < repeat; ++r) samples.push_back(static_cast<double>(RunRegion(region, number)) / number / 1e6);
+  return samples;
+}
+
+std::vector<double> Executor::TimeRegionBusy(int region, int other, int repeat, double min_ms) {
+  std::lock_guard<std::mutex> lock(running_);
+  CheckRegion(region);
+  if (other != kNobody) CheckRegion(other);
+  if (other != kNobody && OnGpu(region) == OnGpu(other)) {
+    throw std::runtime_error("both regions are on one processor: they cannot run at the same time");
+  }
+  std::vector<double> samples;
+  samples.reserve(static_cast<size_t>(std::max(repeat, 0)));
+  RunRegion(region, 1);
+  const int64_t one = std::max<int64_t>(RunRegion(region, 1), 1);
+  const auto wanted = static_cast<int64_t>(min_ms * 1e6);
+  const int number = static_cast<int>(std::clamp<int64_t>(wanted / one, 1, kMostRuns));
+  try {
+    for (int r = 0; r < repeat; ++r) {
+      samples.push_back(OnGpu(region) ? BesideCpu(region, other, number) : BesideGpu(region, other, number, one));
+    }
+  } catch (...) {
+    if (gpu_) gpu_->Abandon();
+    throw;
+  }
+  return samples;
+}
+
+double Executor::BesideCpu(int region, int other, int number) {
+  const int laps = std::clamp(number + 1, 2, std::max(gpu_->MostRuns(region), 2));
+  const GpuList::Laps running = gpu_->StartLaps(region, laps);
+  // This thread is the CPU's: it works until the GPU is done, and then asks the GPU's own clock.
+  while (other != kNobody && !gpu_->Done(running.last)) RunOnCpu(other);
+  return static_cast<double>(gpu_->FinishLaps(running, spin_us)) / (laps - 1) / 1e6;
+}
+
+double Executor::BesideGpu(int region, int other, int number, int64_t one) {
+  if (other == kNobody) return static_cast<double>(RunRegion(region, number)) / number / 1e6;
+  const int most = std::max(gpu_->MostRuns(other), 2);
+  const int64_t each = std::max<int64_t>(RunRegion(other, 4) / 4, 1);
+  int laps = static_cast<int>(std::clamp<int64_t>(2 * one * number / each + 2, 2, most));
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const GpuList::Laps running = gpu_->StartLaps(other, laps);
+    gpu_->Await(running.first, spin_us);
+    const int64_t taken = RunRegion(region, number);
+    const bool busy = !gpu_->Done(running.last);
+    gpu_->FinishLaps(running, spin_us);
+    if (busy) return static_cast<double>(taken) / number / 1e6;
+    // The GPU was done before the CPU: give it more to do, or else the CPU less.
+    if (laps == most) number = std::max(number / 2, 1);
+    laps = std::min(2 * laps, most);
+  }
+  throw std::runtime_error("region " + std::to_string(other) + " is too short to keep the GPU busy beside region " +
+                           std::to_string(region));
+}
+
+}  // namespace tvm_codl
