@@ -88,9 +88,9 @@ def test_phone_that_dies_in_the_middle() -> None:
 
 def test_two_clients_have_a_phone_each() -> None:
     with local_phone() as first, local_phone() as second:
-        assert first.key != second.key
-        assert first.port != second.port
-        assert tracker_summary(first.host, first.port) == {first.key: (1, 1)}
+        assert first.where.key != second.where.key
+        assert first.where.port != second.where.port
+        assert tracker_summary(first.where.host, first.where.port) == {first.where.key: (1, 1)}
 
 
 def test_server_that_cannot_start_shows_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:

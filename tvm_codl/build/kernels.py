@@ -15,6 +15,7 @@ import tvm
 from tvm import relay
 
 from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value
+from tvm_codl.build.launches import Launch, recorder
 from tvm_codl.errors import UserError
 
 # LLVM 22 rejects TVM's debug information on vectors that common-subexpression elimination makes.
@@ -52,11 +53,13 @@ class CompiledRegion:
 
 @dataclass(frozen=True)
 class Kernels:
-    """``library`` holds the functions; ``weights`` by name; ``regions`` in the processor's order."""
+    """``library`` holds the functions; ``weights`` by name; ``regions`` in the processor's order; ``launches`` on a GPU by
+    function."""
 
     library: tvm.runtime.Module
     weights: dict[str, np.ndarray]
     regions: list[CompiledRegion]
+    launches: dict[str, list[Launch]]
 
 
 def memory_shape(root: Root, part: Value) -> tuple[int, ...]:
@@ -93,12 +96,14 @@ def compile_regions(flow: Dataflow, processor: str, target: tvm.target.Target, m
             results.append(part if order == tuple(sorted(order)) else relay.transpose(part, order))
     mod = tvm.IRModule.from_expr(relay.Function(params, relay.Tuple(results)))
     mod = relay.transform.InferType()(mod)
-    with tvm.transform.PassContext(opt_level=3, config=PASS_CONFIG, disabled_pass=DISABLED_PASSES):
+    launches: dict[str, list[Launch]] = {}
+    config = {**PASS_CONFIG, "tir.add_lower_pass": [recorder(launches)]}
+    with tvm.transform.PassContext(opt_level=3, config=config, disabled_pass=DISABLED_PASSES):
         built = relay.build(mod, target=target, mod_name=mod_name)
     weights = {name: value.numpy() for name, value in built.get_params().items()}
     graph = json.loads(built.get_graph_json())
     regions = _regions(graph, flow.regions, chosen, set(weights))
-    return Kernels(built.get_lib(), weights, regions)
+    return Kernels(built.get_lib(), weights, regions, launches)
 
 
 def _logical(param: relay.Var, root: Root, argument: Argument) -> relay.Expr:

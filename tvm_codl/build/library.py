@@ -14,7 +14,8 @@ import msgspec
 import tvm
 
 from tvm_codl.build import dataflow
-from tvm_codl.build.kernels import compile_regions
+from tvm_codl.build.kernels import Kernels, compile_regions
+from tvm_codl.build.launches import Launch
 from tvm_codl.build.program import write
 from tvm_codl.errors import UserError
 from tvm_codl.runtime import plugin
@@ -53,10 +54,11 @@ class About(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Library:
-    """The built module and what it says of itself."""
+    """The built module, what it says of itself, and each region's launches on the GPU, in order."""
 
     module: tvm.runtime.Module
     about: About
+    launches: tuple[tuple[Launch, ...], ...] = ()
 
     def export(self, path: Path, fcompile: Callable[..., Any] | None = None) -> Path:
         """Writes one ``.so``; ``fcompile`` is ``ndk.create_shared`` for a phone, the host's compiler by default.
@@ -125,7 +127,16 @@ def build_dataflow(
     root = create(json.dumps(program), msgspec.json.encode(about).decode(), len(weights), *arguments)
     for built in kernels.values():
         root.import_module(built.library)
-    return Library(root, about)
+    return Library(root, about, _launches(flow, kernels))
+
+
+def _launches(flow: dataflow.Dataflow, kernels: dict[str, Kernels]) -> tuple[tuple[Launch, ...], ...]:
+    regions: list[tuple[Launch, ...]] = [()] * len(flow.regions)
+    for built in kernels.values():
+        for compiled in built.regions:
+            calls = [built.launches.get(call.function, []) for call in compiled.calls]
+            regions[compiled.region] = tuple(launch for launches in calls for launch in launches)
+    return tuple(regions)
 
 
 def _output(flow: dataflow.Dataflow, index: int, names: tuple[str, ...]) -> PortInfo:

@@ -24,19 +24,45 @@ from tvm_codl.errors import DeviceError
 START_S, STOP_S = 60.0, 3.0
 
 
-@contextlib.contextmanager
-def local_phone() -> Iterator[Tracker]:
-    """Where to find a phone of one's own.  Both processes and their folder are gone afterwards, and also end by
-    themselves when this process is killed.  Raises :class:`DeviceError` with the phone's own words if it does not start.
-    """
-    from tvm_codl.runtime import plugin
+class LocalPhone:
+    """A tracker and a phone that is registered there; ``where`` says how to reach it."""
 
-    plugin.path()
-    environment = {**os.environ, **phone_environment()}
-    folder = Path(tempfile.mkdtemp(prefix=f"tvm-codl-{os.getpid()}-"))
-    processes: list[subprocess.Popen[str]] = []
+    def __init__(self) -> None:
+        """Starts both.  Raises :class:`DeviceError` with the phone's own words if one does not start."""
+        from tvm_codl.runtime import plugin
 
-    def stop() -> None:
+        plugin.path()
+        self._folder = Path(tempfile.mkdtemp(prefix=f"tvm-codl-{os.getpid()}-"))
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+        atexit.register(self.stop)
+        try:
+            with socket.create_server((serve.LOOPBACK, 0)) as listener:
+                port = int(listener.getsockname()[1])
+                self.where = Tracker(serve.LOOPBACK, port, f"local-{os.getpid()}-{secrets.token_hex(4)}")
+                self._start_tracker(listener)
+            self._start_server()
+            self._until_registered()
+        except BaseException:
+            self.stop()
+            raise
+
+    def revive(self) -> None:
+        """Starts again what has died, at the same place.  Raises :class:`DeviceError` if it does not start."""
+        if all(process.poll() is None for process in self._processes.values()):
+            return
+        if self._processes["tracker"].poll() is not None:
+            try:
+                with socket.create_server((self.where.host, self.where.port)) as listener:
+                    self._start_tracker(listener)
+            except OSError as error:
+                raise DeviceError("the local phone's tracker cannot start again", str(error)) from error
+        if self._processes["phone"].poll() is not None:
+            self._start_server()
+        self._until_registered()
+
+    def stop(self) -> None:
+        """Ends both processes and removes their folder."""
+        processes = list(self._processes.values())
         for process in processes:
             process.terminate()
         for process in processes:
@@ -45,51 +71,58 @@ def local_phone() -> Iterator[Tracker]:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        atexit.unregister(self.stop)
 
-    atexit.register(stop)
-    try:
-        with socket.create_server((serve.LOOPBACK, 0)) as listener:
-            where = Tracker(serve.LOOPBACK, listener.getsockname()[1], f"local-{os.getpid()}-{secrets.token_hex(4)}")
-            line = [sys.executable, "-m", "tvm_codl.device.tracker", str(listener.fileno()), str(os.getpid())]
-            processes.append(_start(line, environment, folder / "tracker.log", (listener.fileno(),)))
+    def _start_tracker(self, listener: socket.socket) -> None:
+        line = [sys.executable, "-m", "tvm_codl.device.tracker", str(listener.fileno()), str(os.getpid())]
+        self._start("tracker", line, (listener.fileno(),))
+
+    def _start_server(self) -> None:
+        where = self.where
         # From port 0 the system picks a free one.
         line = serve.command(
-            port=0, key=where.key, tracker=f"{where.host}:{where.port}", work_dir=folder, parent=os.getpid()
+            port=0, key=where.key, tracker=f"{where.host}:{where.port}", work_dir=self._folder, parent=os.getpid()
         )
-        processes.append(_start(line, environment, folder / "phone.log"))
-        _until_registered(where, processes, folder)
-        yield where
+        self._start("phone", line)
+
+    def _start(self, name: str, line: list[str], keep: tuple[int, ...] = ()) -> None:
+        environment = {**os.environ, **phone_environment()}
+        with (self._folder / f"{name}.log").open("w") as file:
+            self._processes[name] = subprocess.Popen(
+                line, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file, text=True, pass_fds=keep
+            )
+
+    def _words(self, name: str) -> str:
+        words = (self._folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
+        return "\n    ".join(words[-6:])
+
+    def _until_registered(self) -> None:
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            for name, process in self._processes.items():
+                if process.poll() is not None:
+                    raise DeviceError(
+                        f"the local phone's {name} ended as it started, with code {process.returncode}",
+                        self._words(name),
+                        "tvm-codl doctor",
+                    )
+            with contextlib.suppress(DeviceError):
+                if self.where.key in tracker_summary(self.where.host, self.where.port):
+                    return
+            time.sleep(0.05)
+        raise DeviceError(
+            f"the local phone did not register within {START_S:g} s", self._words("phone"), "tvm-codl doctor"
+        )
+
+
+@contextlib.contextmanager
+def local_phone() -> Iterator[LocalPhone]:
+    """A phone of one's own.  Both processes and their folder are gone afterwards, and also end by themselves when this
+    process is killed.  Raises :class:`DeviceError` with the phone's own words if it does not start.
+    """
+    phone = LocalPhone()
+    try:
+        yield phone
     finally:
-        stop()
-        atexit.unregister(stop)
-
-
-def _start(
-    line: list[str], environment: dict[str, str], log: Path, keep: tuple[int, ...] = ()
-) -> subprocess.Popen[str]:
-    with log.open("w") as file:
-        return subprocess.Popen(
-            line, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file, text=True, pass_fds=keep
-        )
-
-
-def _until_registered(where: Tracker, processes: list[subprocess.Popen[str]], folder: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline:
-        for process, log in zip(processes, ("tracker.log", "phone.log"), strict=True):
-            if process.poll() is not None:
-                words = (folder / log).read_text(errors="replace").strip().splitlines()
-                raise DeviceError(
-                    f"the local phone's {log.removesuffix('.log')} ended as it started, with code {process.returncode}",
-                    "\n    ".join(words[-6:]),
-                    "tvm-codl doctor",
-                )
-        with contextlib.suppress(DeviceError):
-            if where.key in tracker_summary(where.host, where.port):
-                return
-        time.sleep(0.05)
-    words = (folder / "phone.log").read_text(errors="replace").strip().splitlines()
-    raise DeviceError(
-        f"the local phone did not register within {START_S:g} s", "\n    ".join(words[-6:]), "tvm-codl doctor"
-    )
+        phone.stop()

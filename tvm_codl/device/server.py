@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
+import select
 import shutil
 import signal
 import socket
@@ -22,6 +24,8 @@ from tvm_codl.device.front import Front, Listening, Proxied, Wait, say, select_w
 from tvm_codl.device.serve import address, parser
 
 WATCH_S = 0.5  # how long the server may outlive the process it belongs to
+GONE_S = 2.0  # how long a session may outlive its client
+KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 
 
 class Stop(Exception):
@@ -95,14 +99,22 @@ def serve(front: Front, work: Path, parent: int | None) -> None:
     while True:
         conn, peer, limit = front.next_client(wait)
         count += 1
-        folder = work / f"session-{count}"
+        folder = work / f"session-{os.getpid()}-{count}"  # another server may have left some in the same folder
         say(f"session {count} from {peer}" + (f", at most {limit:g} s" if limit else ""))
+        _notice_silence(conn)
         pid = session.start(conn, folder, front.sockets())
-        conn.close()
         try:
-            say(f"session {count} {_outcome(pid, wait, limit)}")
+            say(f"session {count} {_outcome(pid, conn, wait, limit)}")
         finally:
+            conn.close()
             session.end(pid, folder)
+
+
+def _notice_silence(conn: socket.socket) -> None:
+    """A client whose machine vanished must not hold the phone for ever."""
+    conn.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEP_ALIVE:
+        conn.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _watching(wait: Wait, reader: int, parent: int | None) -> Wait:
@@ -129,21 +141,26 @@ def _drain(reader: int) -> bool:
         return False
 
 
-def _outcome(pid: int, wait: Wait, limit: float | None) -> str:
-    """How a session ended; kills it at its time limit."""
-    deadline = time.monotonic() + limit if limit else None
-    late = False
+def _outcome(pid: int, conn: socket.socket, wait: Wait, limit: float | None) -> str:
+    """How a session ended; kills it at its time limit, and where its client has left it in a kernel that never ends."""
+    left = select.poll()
+    left.register(conn, select.POLLRDHUP)
+    deadline = time.monotonic() + limit if limit else math.inf
+    gone_at, killed = math.inf, ""
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             break
-        if deadline is not None and time.monotonic() > deadline and not late:
+        now = time.monotonic()
+        if gone_at == math.inf and left.poll(0):
+            gone_at = now
+        if not killed and (now > deadline or now > gone_at + GONE_S):
+            killed = "was killed at its time limit" if now > deadline else "was killed: its client had gone"
             os.kill(pid, signal.SIGKILL)
-            late = True
-        wait([], 60.0 if deadline is None or late else max(0.01, deadline - time.monotonic()))
+        wait([], max(0.01, min(WATCH_S, deadline - now)))
     code = os.waitstatus_to_exitcode(status)
-    if late:
-        return "was killed at its time limit"
+    if killed:
+        return killed
     if code < 0:
         return f"crashed: {signal.Signals(-code).name}"
     return "ended" if code == 0 else f"failed with exit code {code}"

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from tvm_codl.device.cores import CPU_CORES, named
+from tvm_codl.device.warm import WarmUp
 
 SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux's prctl
 
@@ -77,8 +78,11 @@ def _serve(conn: socket.socket, work: Path) -> None:
     plugin.load()
 
     def path_of(name: str) -> str:
-        """Where an uploaded file lies; a name that leads out of the session's folder is refused."""
-        path = (work / name).resolve()
+        """Where an uploaded file lies; a name that leads out of the session's folder is refused.
+
+        Of a whole path the last part is meant: AutoTVM's runner removes a library by the path that it has with the client.
+        """
+        path = (work / (Path(name).name if Path(name).is_absolute() else name)).resolve()
         if not path.is_relative_to(work.resolve()):
             raise ValueError(f"{name!r} is outside the session's folder")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,5 +90,6 @@ def _serve(conn: socket.socket, work: Path) -> None:
 
     tvm.register_func("tvm.rpc.server.workpath", path_of, override=True)
     tvm.register_func("tvm.rpc.server.load_module", lambda name: tvm.runtime.load_module(path_of(name)), override=True)
+    tvm.register_func("codl.warm_up", WarmUp(work), override=True)
     tvm.register_func("codl.profile", lambda: facts.profile().to_json(), override=True)
     tvm.get_global_func("rpc.ServerLoop")(conn.fileno())

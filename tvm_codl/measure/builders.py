@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.context
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from tvm_codl.measure.limits import OverLimits
+from tvm_codl.records.record import ErrorNo
 
 Build = Callable[[int], Path]
 
 
+@dataclass(frozen=True)
 class Outcome:
-    """``path`` of what was built, or ``error`` in the builder's own words."""
+    """``path`` of what was built, or ``error`` in the builder's own words, and what kind of failure that is.
 
-    def __init__(self, path: Path | None, error: str) -> None:
-        self.path, self.error = path, error
+    ``offenders`` says which of the things that were built together must not be sent, by their place, and why.
+    """
+
+    path: Path | None
+    error: str = ""
+    failure: ErrorNo = ErrorNo.NO_ERROR
+    offenders: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -27,13 +37,16 @@ class _Running:
     process: multiprocessing.context.ForkProcess
     receiver: multiprocessing.connection.Connection
     until: float
+    limit_s: float
 
 
-def build_all(count: int, build: Build, workers: int = 0, limit_s: float = 600.0) -> Iterator[tuple[int, Outcome]]:
+def build_all(
+    count: int, build: Build, workers: int = 0, limit_s: float | Callable[[int], float] = 600.0
+) -> Iterator[tuple[int, Outcome]]:
     """Runs ``build(i)`` for ``i < count`` in forked processes, ``workers`` at a time, and yields as they end.
 
-    Forked, so that the network and its weights need not be sent.  A build that takes longer than ``limit_s`` seconds is
-    ended and counts as failed.
+    Forked, so that the network and its weights need not be sent.  A build that takes longer than ``limit_s`` seconds
+    (one number for all, or by index) is ended and counts as failed.
     """
     workers = workers or len(os.sched_getaffinity(0))
     context = multiprocessing.get_context("fork")
@@ -47,14 +60,15 @@ def build_all(count: int, build: Build, workers: int = 0, limit_s: float = 600.0
                 process = context.Process(target=_there, args=(build, index, sender), daemon=True)
                 process.start()
                 sender.close()
-                running[index] = _Running(process, receiver, time.monotonic() + limit_s)
+                limit = limit_s(index) if callable(limit_s) else limit_s
+                running[index] = _Running(process, receiver, time.monotonic() + limit, limit)
             patience = max(0.0, min(r.until for r in running.values()) - time.monotonic())
             ready = multiprocessing.connection.wait([r.receiver for r in running.values()], timeout=patience)
             for index, one in list(running.items()):
                 late = time.monotonic() >= one.until
                 if one.receiver not in ready and not late:
                     continue
-                yield index, _outcome(one.receiver if one.receiver in ready else None, limit_s)
+                yield index, _outcome(one.receiver if one.receiver in ready else None, one.limit_s)
                 one.process.terminate()
                 one.process.join()
                 one.receiver.close()
@@ -67,25 +81,28 @@ def build_all(count: int, build: Build, workers: int = 0, limit_s: float = 600.0
 
 def _outcome(receiver: multiprocessing.connection.Connection | None, limit_s: float) -> Outcome:
     if receiver is None:
-        return Outcome(None, f"the build took longer than {limit_s:g} s")
+        return Outcome(None, f"the build took longer than {limit_s:g} s", ErrorNo.BUILD_TIMEOUT)
     try:
-        path, error = receiver.recv()
-        return Outcome(path, error)
+        return Outcome(*receiver.recv())
     except EOFError:
-        return Outcome(None, "the compiler crashed")
+        return Outcome(None, "the compiler crashed", ErrorNo.COMPILE_HOST)
 
 
 def _here(build: Build, index: int) -> Outcome:
     try:
-        return Outcome(build(index), "")
+        return Outcome(build(index))
+    except OverLimits as error:
+        return Outcome(None, str(error), ErrorNo.INSTANTIATION_ERROR, error.offenders)
     except Exception as error:  # a compiler raises whatever it likes; it is the candidate that failed
-        return Outcome(None, last_line(error))
+        return Outcome(None, last_line(error), ErrorNo.COMPILE_HOST)
 
 
 def _there(build: Build, index: int, sender: multiprocessing.connection.Connection) -> None:
+    # What the parent holds of a phone is not for this process to release: it would say so on the parent's connection.
+    gc.freeze()
     outcome = _here(build, index)
     try:
-        sender.send((outcome.path, outcome.error))
+        sender.send((outcome.path, outcome.error, outcome.failure, dict(outcome.offenders)))
     except (OSError, ValueError):
         traceback.print_exc()
 

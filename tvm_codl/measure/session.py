@@ -2,40 +2,48 @@
 
 from __future__ import annotations
 
-import hashlib
+import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import tvm
 
-from tvm_codl.device.opencl import cache_dir
-from tvm_codl.errors import DeviceError
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import axes
-from tvm_codl.measure.batch import build_batch
-from tvm_codl.measure.builders import Outcome, build_all, chunks, last_line
+from tvm_codl.measure import journal
+from tvm_codl.measure.baseline import baseline_probes
+from tvm_codl.measure.builders import Outcome, chunks
+from tvm_codl.measure.fleet import Fleet
+from tvm_codl.measure.jobs import Event, Job, one_phone
+from tvm_codl.measure.libraries import Libraries
+from tvm_codl.measure.limits import Limits
 from tvm_codl.measure.probe import Probe
-from tvm_codl.records.record import Piece, Record
+from tvm_codl.measure.settings import Settings
+from tvm_codl.measure.trial import Result, Trial
+from tvm_codl.measure.worker import TIMERS, Known, Worker
+from tvm_codl.measure.worker import open_remote as open_remote
+from tvm_codl.records.record import ErrorNo, Mode, Piece, Record
 from tvm_codl.records.store import RecordStore
-from tvm_codl.runtime.comodule import CoModule
 
 #: Probes in one library.  More would save uploads and lose more when the phone dies.
 BATCH = 48
-#: Samples of each probe, each one run with cold weights, as inside a network.
-REPEAT = 7
 
 Log = Callable[[str], None]
+#: A candidate's name in the store: workload and processor.
+Key = tuple[str, str]
 
 
 @dataclass
 class Session:
-    """One network on one phone.  ``build`` names compiler and schedules, so that records of another build are not
-    mistaken for these; ``phone`` offers ``remote``, ``cpu`` and ``profile``."""
+    """One network on one phone, or on a :class:`~tvm_codl.measure.fleet.Fleet` of one kind.
+
+    ``build`` names compiler and schedules, so that records of another build are not mistaken for these; ``phone`` is as
+    :class:`~tvm_codl.measure.worker.Worker` wants it, and has a ``profile``.
+    """
 
     graph: OpGraph
     weights: Mapping[str, np.ndarray]
@@ -47,91 +55,152 @@ class Session:
     store: RecordStore
     log: Log
     scheduled: Callable[[], Any]
+    settings: Settings = field(default_factory=Settings)
+    _workers: dict[int, Worker] = field(default_factory=dict, init=False)
 
-    def measure(self, probes: Sequence[Probe]) -> list[Record]:
+    def measure(
+        self,
+        probes: Sequence[Probe],
+        predicted_ms: Sequence[float | None] | None = None,
+        mode: Mode = "alone",
+        retry_failed: bool = False,
+    ) -> list[Record]:
         """Records of all ``probes``: those in the store, then new ones.
 
-        Each record is stored as soon as it is there.  Raises :class:`DeviceError` where the phone goes away.
+        Each record is stored as soon as it is there.  ``predicted_ms``, one for each probe, bounds how long it may take
+        on the phone.  A probe that failed once is not tried again unless ``retry_failed``; one with which an earlier
+        process died runs last and alone.  Raises :class:`DeviceError` where the phone goes away for good, and
+        :class:`ValueError` for a ``mode`` that cannot be measured.
         """
-        known = {
-            (r.workload, r.processor): r
-            for p in ("cpu", "gpu")
-            for r in self.store.query(device=self.device, processor=p, build=self.build)
-        }
-        records = [known[p.key, p.processor] for p in probes if (p.key, p.processor) in known]
-        missing = [p for p in probes if (p.key, p.processor) not in known]
+        if mode not in TIMERS:
+            raise ValueError(f"no way to measure {mode!r}; there is {sorted(TIMERS)}")
+        known = self.known(mode)
+        if retry_failed:
+            known = {key: record for key, record in known.items() if record.ok}
+        predicted = predicted_ms if predicted_ms is not None else [None] * len(probes)
+        suspects = journal.suspects(self.store.path)
+        for identity in suspects:  # that process died after the record was stored
+            if identity[2:] == (self.device, self.build, mode) and identity[:2] in known:
+                journal.acquit(self.store.path, identity)
+        missing: dict[Key, Trial] = {}
+        for probe, expected in zip(probes, predicted, strict=True):
+            key = (probe.key, probe.processor)
+            if key not in known:
+                trial = Trial(probe, expected)
+                deaths = suspects.get(self._entry(trial, mode).identity, 0)
+                missing[key] = dataclasses.replace(trial, deaths=deaths)
         if missing:
-            self.log(f"measuring {len(missing)} pieces of operators ({len(records)} known already)")
-        for record in self._batches(missing):
+            self.log(f"measuring {len(missing)} pieces of operators ({len(probes) - len(missing)} known already)")
+        profile = self.store.keep_profile(self.phone.profile.to_json()) if missing else ""
+        found: dict[Key, Record] = {}
+        for result in self._results(list(missing.values()), mode):
+            record = self._record(result, mode, profile)
             self.store.add([record])
-            records.append(record)
-        return records
+            if result.trial.deaths:
+                journal.acquit(self.store.path, self._entry(result.trial, mode).identity)
+            found[record.workload, record.processor] = record
+        wanted = {(p.key, p.processor): None for p in probes}
+        return [known[key] for key in wanted if key in known] + [found[key] for key in wanted if key in found]
+
+    def known(self, mode: Mode = "alone") -> dict[Key, Record]:
+        """The newest record of each candidate of this device and build."""
+        rows = self.store.query(device=self.device, build=self.build, mode=mode)
+        return {(r.workload, r.processor): r for r in rows}
 
     def libraries(self, probes: Sequence[Probe]) -> list[tuple[Sequence[Probe], Outcome]]:
-        """The probes in batches, each with its library: from the cache, else built, all of them before this returns.
+        """The probes in batches, each with its library: from the cache, else built, all of them before this returns."""
+        workers = len(os.sched_getaffinity(0))
+        parts = [probes[a:b] for a, b in chunks(probes, BATCH, workers)] if probes else []
+        return list(zip(parts, self._libraries().built(parts), strict=True))
 
-        On the reference phone a compiler that still runs would disturb the times.
-        """
-        parts = [probes[a:b] for a, b in chunks(probes, BATCH, len(os.sched_getaffinity(0)))] if probes else []
-        paths = [self._path(part) for part in parts]
-        missing = [i for i, path in enumerate(paths) if not path.exists()]
+    def _libraries(self) -> Libraries:
+        profile = self.phone.profile
+        limits = Limits(profile.max_work_group, profile.local_memory)
+        return Libraries(self.graph, self.weights, self.cpu, self.gpu, self.build, self.scheduled, limits)
 
-        def build(index: int) -> Path:
-            with self.scheduled():
-                library = build_batch(self.graph, self.weights, parts[missing[index]], self.cpu, self.gpu)
-            return library.export(paths[missing[index]])
+    def _results(self, trials: Sequence[Trial], mode: Mode) -> Iterator[Result]:
+        """What comes of each trial; one comes again where the later result counts."""
+        hopeless = [t for t in trials if t.deaths >= self.settings.tries]
+        for trial in hopeless:
+            yield Result(trial, (), ErrorNo.UNKNOWN_ERROR, f"{trial.deaths} processes died while they measured it")
+        usual = [t for t in trials if not t.suspect]
+        parts = [usual[a:b] for a, b in chunks(usual, BATCH, len(os.sched_getaffinity(0)))] if usual else []
+        parts += [[t] for t in trials if t.suspect and t not in hopeless]
+        # A few candidates are over before a phone could drift.
+        baseline = baseline_probes(self.graph) if len(usual) >= self.settings.baseline_every else []
+        known: Known | None = None
+        while parts:
+            jobs: list[Job] = []
+            while parts:
+                again: list[list[Trial]] = []
+                outcomes = self._libraries().built(
+                    [[t.probe for t in part] for part in parts] + [baseline] * bool(baseline)
+                )
+                if baseline:
+                    known, baseline = self._known(baseline, outcomes.pop()), []
+                for part, outcome in zip(parts, outcomes, strict=True):
+                    if outcome.path is not None:
+                        jobs.append(Job(outcome.path, part))
+                    else:
+                        failed, rest = _blamed(part, outcome)
+                        yield from failed
+                        again += rest
+                parts = again
+            for event in self._events(jobs, known, mode):
+                if isinstance(event, Result):
+                    yield event
+                elif len(event.trials) == 1:
+                    yield Result(event.trials[0], (), event.failure, event.words)
+                else:
+                    parts += _halves(event.trials)
 
-        built = {missing[i]: outcome for i, outcome in build_all(len(missing), build)} if missing else {}
-        return [(part, built.get(i) or Outcome(paths[i], "")) for i, part in enumerate(parts)]
+    def _events(self, jobs: Sequence[Job], known: Known | None, mode: Mode) -> Iterator[Event]:
+        def worker(phone: Any, log: Log) -> Worker:
+            made = self._workers.get(id(phone))
+            if made is None:
+                own = journal.Journal(self.store.path)
+                made = Worker(phone, self.settings, log, own, lambda trial: self._entry(trial, mode))
+                self._workers[id(phone)] = made
+            made.entry, made.mode, made.known = (lambda trial: self._entry(trial, mode)), mode, known
+            return made
 
-    def _path(self, probes: Sequence[Probe]) -> Path:
-        """Where the library of these probes lies: its kernels depend on the workloads and the build alone."""
-        digest = hashlib.sha256(self.build.encode())
-        for probe in probes:
-            digest.update(f"{probe.processor}|{probe.key}\n".encode())
-        return cache_dir() / "libraries" / f"batch-{digest.hexdigest()[:24]}.so"
+        if isinstance(self.phone, Fleet):
+            return self.phone.run(jobs, worker, self.settings)
+        return one_phone(jobs, worker(self.phone, self.log))
 
-    def _batches(self, probes: Sequence[Probe]) -> Iterator[Record]:
-        for part, outcome in self.libraries(probes):
-            if outcome.path is not None:
-                yield from self._timed(part, outcome.path)
-            elif len(part) == 1:
-                yield self._record(part[0], (), outcome.error)
-            else:
-                # One bad candidate must not take its neighbours along: halve until it stands alone.
-                half = len(part) // 2
-                yield from self._batches(part[:half])
-                yield from self._batches(part[half:])
+    def _known(self, probes: Sequence[Probe], outcome: Outcome) -> Known | None:
+        if outcome.path is None:
+            self.log(f"no alarm for drift: the known operators do not build ({outcome.error})")
+            return None
+        return outcome.path, {probe.processor: region for region, probe in enumerate(probes)}
 
-    def _timed(self, probes: Sequence[Probe], path: Path) -> Iterator[Record]:
-        module = open_remote(self.phone, path)
-        for index, probe in enumerate(probes):
-            try:
-                times = tuple(module.time_region(index, REPEAT, 0.0))
-            except tvm.error.RPCError as error:
-                raise DeviceError("the phone went away while measuring", last_line(error)) from error
-            except tvm.error.TVMError as error:
-                yield self._record(probe, (), last_line(error))
-                continue
-            yield self._record(probe, times, "")
+    def _entry(self, trial: Trial, mode: Mode) -> journal.Entry:
+        probe = trial.probe
+        return journal.Entry(probe.key, probe.processor, self.device, self.build, mode, trial.deaths)
 
-    def _record(self, probe: Probe, times: tuple[float, ...], error: str) -> Record:
+    def _record(self, result: Result, mode: Mode, profile: str) -> Record:
+        probe = result.trial.probe
         operator = self.graph.operators[probe.operator]
         extent = axes(operator, self.graph)[probe.axis].extent if probe.axis else 0
         piece = Piece(operator.kind, probe.axis, probe.lo, probe.hi, extent)
-        return Record(probe.key, piece, probe.processor, self.device, self.build, times, time.time(), error=error)
+        return Record(
+            probe.key, piece, probe.processor, self.device, self.build, result.times_ms, time.time(), mode,
+            result.error, int(result.failure), profile,
+        )  # fmt: skip
 
 
-def open_remote(phone: Any, path: Path, sharing: str = "auto") -> CoModule:
-    """Sends a library to the phone and makes it ready there.
+def _blamed(part: list[Trial], outcome: Outcome) -> tuple[list[Result], list[list[Trial]]]:
+    """What a library that did not build says of its trials, and what to build instead."""
+    if outcome.offenders:
+        failed = [Result(part[i], (), outcome.failure, words) for i, words in outcome.offenders.items()]
+        rest = [trial for i, trial in enumerate(part) if i not in outcome.offenders]
+        return failed, [rest] if rest else []
+    if len(part) == 1:
+        return [Result(part[0], (), outcome.failure, outcome.error)], []
+    # One bad candidate must not take its neighbours along: halve until it stands alone.
+    return [], _halves(part)
 
-    Under a name of its own, since writing over a library that a module still runs would crash the phone; and the file
-    goes as soon as it is loaded.
-    """
-    name = f"{path.stem}-{time.time_ns()}.so"
-    phone.remote.upload(str(path), name)
-    try:
-        module = phone.remote.load_module(name)
-    finally:
-        phone.remote.remove(name)
-    return CoModule(module, phone.cpu, sharing=sharing)
+
+def _halves(part: Sequence[Trial]) -> list[list[Trial]]:
+    half = len(part) // 2
+    return [list(part[:half]), list(part[half:])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
@@ -129,3 +130,25 @@ def test_a_single_build_that_crashes_does_not_take_the_client_along() -> None:
         list(build_all(1, lambda index: os._exit(3), workers=2))
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_build_does_not_release_what_its_parent_holds(tmp_path: Path) -> None:
+    """Garbage of the parent may hold a phone: released in the child, it would speak on the parent's connection."""
+
+    class Held:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            (tmp_path / str(os.getpid())).touch()
+
+    def build(index: int) -> Path:
+        gc.collect()
+        return tmp_path / "built"
+
+    gc.collect()
+    Held()
+    assert [outcome.error for _, outcome in build_all(2, build, workers=1)] == ["", ""]
+    assert [p.name for p in tmp_path.iterdir() if p.name != str(os.getpid())] == []
+    gc.collect()
+    assert (tmp_path / str(os.getpid())).exists()

@@ -3,107 +3,39 @@
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Callable, Iterator, Sequence
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 import tvm
 
-from tests.unit.plan.networks import Network
-from tvm_codl.build.library import About
+from tests.unit.measure.null_phone import NullCompiler, NullPhone, network
 from tvm_codl.errors import DeviceError
 from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.measure import journal, worker
 from tvm_codl.measure import session as measuring
-from tvm_codl.measure.builders import Outcome, last_line
-from tvm_codl.measure.probe import Probe, whole_probes
+from tvm_codl.measure.probe import whole_probes
 from tvm_codl.measure.session import Session
+from tvm_codl.measure.settings import Settings
 from tvm_codl.records.store import RecordStore
 
-
-class NullPhone:
-    """Takes libraries and names a time for every region; ``fail`` raises instead where a test wants it to."""
-
-    def __init__(self, fail: Callable[[int], None] = lambda region: None) -> None:
-        self.remote, self.cpu = self, None
-        self.fail = fail
-        self.held: set[str] = set()
-        self.timed: list[int] = []
-
-    def upload(self, path: str, name: str) -> None:
-        assert Path(path).exists()
-        self.held.add(name)
-
-    def load_module(self, name: str) -> dict[str, Any]:
-        assert name in self.held
-        about = msgspec.json.encode(About((), (), (), {})).decode()
-        return {"about": lambda: about, "create": lambda device, sharing: {"time_region": self.time_region}}
-
-    def remove(self, name: str) -> None:
-        self.held.remove(name)
-
-    def time_region(self, region: int, repeat: int, min_ms: float) -> str:
-        self.fail(region)
-        self.timed.append(region)
-        return json.dumps([0.5 + region] * repeat)
+#: Without looking for drift, and without long waits.
+PLAIN = Settings(baseline_every=1000, first_s=0.3, floor_s=0.3, load_s=0.3, load_each_s=0.0)
 
 
-class NullCompiler:
-    """Stands in for ``build_batch``; ``bad`` are keys of probes that do not build."""
-
-    def __init__(self, bad: Sequence[tuple[str, str]] = ()) -> None:
-        self.bad, self.batches = set(bad), []  # type: ignore[var-annotated]
-
-    def __call__(self, graph: OpGraph, weights: Any, probes: Sequence[Probe], cpu: Any, gpu: Any) -> NullCompiler:
-        self.batches.append(len(probes))
-        if any((p.key, p.processor) in self.bad for p in probes):
-            raise RuntimeError("Traceback\ncannot lower this")
-        return self
-
-    def export(self, path: Path) -> Path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"")
-        return path
-
-
-@pytest.fixture()
-def store(tmp_path: Path) -> Iterator[RecordStore]:
-    with RecordStore(tmp_path / "records.sqlite") as opened:
-        yield opened
-
-
-@pytest.fixture()
-def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NullCompiler:
-    made = NullCompiler()
-    monkeypatch.setattr(measuring, "build_batch", made)
-    monkeypatch.setattr(measuring, "cache_dir", lambda: tmp_path)
-    monkeypatch.setattr(measuring, "build_all", in_this_process)
-    monkeypatch.setattr(measuring.os, "sched_getaffinity", lambda pid: {0})  # how many batches a few probes make
-    return made
-
-
-def in_this_process(count: int, build: Callable[[int], Path], *rest: object) -> Iterator[tuple[int, Outcome]]:
-    """As ``build_all``, but where the null compiler can count."""
-    for index in range(count):
-        try:
-            yield index, Outcome(build(index), "")
-        except RuntimeError as error:
-            yield index, Outcome(None, last_line(error))
-
-
-def network(count: int = 6) -> OpGraph:
-    net = Network(1, 8, 8, 4)
-    x = 0
-    for index in range(count):
-        x = net.conv(x, 4 + 4 * index)
-    return net.graph()
-
-
-def opened(store: RecordStore, phone: NullPhone, build: str = "b1", graph: OpGraph | None = None) -> Session:
+def opened(
+    store: RecordStore,
+    phone: object,
+    build: str = "b1",
+    graph: OpGraph | None = None,
+    settings: Settings = PLAIN,
+    log: Callable[[str], None] = lambda text: None,
+) -> Session:
     return Session(
-        graph or network(), {}, None, None, phone, "null phone", build, store, lambda text: None, contextlib.nullcontext
+        graph or network(), {}, None, None, phone, "null phone", build, store, log, contextlib.nullcontext, settings
     )  # type: ignore[arg-type]
 
 
@@ -117,6 +49,7 @@ def test_every_probe_becomes_a_record_of_its_own_region(store: RecordStore, comp
     assert all((r.device, r.build, r.ok) == ("null phone", "b1", True) for r in records)
     assert list(store) == records
     assert not phone.held, "libraries stay on the phone"
+    assert not journal.folder_of(store.path).exists()
 
 
 def test_what_is_known_is_not_measured_again(store: RecordStore, compiler: NullCompiler) -> None:
@@ -125,7 +58,7 @@ def test_what_is_known_is_not_measured_again(store: RecordStore, compiler: NullC
     opened(store, phone).measure(probes[:4])
     phone.timed.clear()
     records = opened(store, phone).measure(probes)
-    assert len(phone.timed) == len(probes) - 4
+    assert set(phone.timed) == set(range(len(probes) - 4))
     assert {(r.workload, r.processor) for r in records} == {(p.key, p.processor) for p in probes}
     phone.timed.clear()
     compiler.batches.clear()
@@ -134,12 +67,13 @@ def test_what_is_known_is_not_measured_again(store: RecordStore, compiler: NullC
     assert len(store) == len(probes)
 
 
-def test_another_build_or_device_is_measured_anew(store: RecordStore, compiler: NullCompiler) -> None:
+def test_another_build_mode_or_device_is_measured_anew(store: RecordStore, compiler: NullCompiler) -> None:
     phone = NullPhone()
     probes = whole_probes(network(1))
     opened(store, phone).measure(probes)
     opened(store, phone, build="b2").measure(probes)
     assert len(store) == 2 * len(probes)
+    assert opened(store, phone).known("shared") == {}
 
 
 def test_a_build_that_fails_is_halved_until_it_stands_alone(store: RecordStore, compiler: NullCompiler) -> None:
@@ -155,10 +89,26 @@ def test_a_build_that_fails_is_halved_until_it_stands_alone(store: RecordStore, 
     assert failed.error == "RuntimeError: cannot lower this"
     assert failed.median_ms == float("inf")
     assert all(record.ok for record in records.values())
-    # Known to fail: it is not built again.
+    # Known to fail: it is not built again, unless asked.
     compiler.batches.clear()
     session.measure(probes)
     assert compiler.batches == []
+    compiler.bad = set()
+    retried = session.measure(probes, retry_failed=True)
+    assert compiler.batches == [1]
+    assert all(r.ok for r in retried)
+
+
+def test_what_breaks_a_limit_of_the_device_is_not_sent(store: RecordStore, compiler: NullCompiler) -> None:
+    phone = NullPhone()
+    session = opened(store, phone)
+    probes = whole_probes(session.graph)
+    compiler.large = {(p.key, p.processor) for p in probes[2:4]}
+    records = {(r.workload, r.processor): r for r in session.measure(probes)}
+    assert len(records) == len(probes)
+    assert {key for key, r in records.items() if not r.ok} == compiler.large
+    assert all("512 work-items; the device allows 256" in records[key].error for key in compiler.large)
+    assert compiler.batches == [len(probes), len(probes) - 2]
 
 
 def test_a_kernel_that_fails_on_the_phone_is_an_error_record(store: RecordStore, compiler: NullCompiler) -> None:
@@ -172,18 +122,160 @@ def test_a_kernel_that_fails_on_the_phone_is_an_error_record(store: RecordStore,
     assert "work-group size" in records[2].error
 
 
-def test_a_phone_that_goes_away_loses_only_what_was_not_finished(store: RecordStore, compiler: NullCompiler) -> None:
-    def fail(region: int) -> None:
-        if region == 3:
-            raise tvm.error.RPCError("Socket reset by peer")
-
+def test_a_phone_that_never_comes_back_loses_only_what_was_not_finished(
+    store: RecordStore, compiler: NullCompiler
+) -> None:
+    phone = NullPhone(lambda region: phone.die() if region == 3 else None, back=lambda: False)
     probes = whole_probes(network())
-    with pytest.raises(DeviceError, match="went away"):
-        opened(store, NullPhone(fail)).measure(probes)
+    with pytest.raises(DeviceError, match="does not come back"):
+        opened(store, phone).measure(probes)
     assert len(store) == 3
     phone = NullPhone()
     assert len(opened(store, phone).measure(probes)) == len(probes)
-    assert len(phone.timed) == len(probes) - 3
+    assert set(phone.timed) == set(range(len(probes) - 3))
+
+
+def test_a_session_that_ends_once_loses_nothing(store: RecordStore, compiler: NullCompiler) -> None:
+    """Somebody killed the phone's process; the candidate in flight is innocent."""
+    deaths = iter([True])
+    phone = NullPhone(lambda region: phone.die() if region == 3 and next(deaths, False) else None)
+    session = opened(store, phone)
+    probes = whole_probes(session.graph)
+    records = session.measure(probes)
+    assert [r.median_ms for r in records] == [0.5 + i for i in range(len(probes))]
+    assert phone.opened == 2
+    assert len(store) == len(probes)
+
+
+def test_a_candidate_that_kills_the_phone_twice_is_recorded_and_left_alone(
+    store: RecordStore, compiler: NullCompiler
+) -> None:
+    phone = NullPhone(lambda region: phone.die() if region == 3 else None)
+    session = opened(store, phone)
+    probes = whole_probes(session.graph)
+    records = session.measure(probes)
+    assert [r.ok for r in records] == [i != 3 for i in range(len(probes))]
+    assert "ended 2 times while it ran" in records[3].error
+    assert phone.opened == 3
+    opened(store, phone).measure(probes)
+    assert phone.opened == 3, "a candidate that kills was tried again"
+
+
+def test_a_candidate_that_hangs_is_cut_off_and_recorded(store: RecordStore, compiler: NullCompiler) -> None:
+    phone = NullPhone(lambda region: phone.hang() if region == 1 else None)
+    session = opened(store, phone)
+    probes = whole_probes(session.graph)
+    records = session.measure(probes, predicted_ms=[1.0] * len(probes))
+    assert [r.ok for r in records] == [i != 1 for i in range(len(probes))]
+    assert "not done within 0.6 s" in records[1].error
+    assert phone.opened == 2
+
+
+def test_a_library_that_the_phone_does_not_take_is_halved(store: RecordStore, compiler: NullCompiler) -> None:
+    poison: set[Path] = set()
+
+    def load(path: Path) -> None:
+        # The first library, then whichever half of it a bad candidate would be in: the first of two each time.
+        if path in poison or len(poison) < 3:
+            poison.add(path)
+            raise tvm.error.TVMError("Stack trace:\nCL_BUILD_PROGRAM_FAILURE")
+
+    phone = NullPhone(load=load)
+    session = opened(store, phone)
+    probes = whole_probes(session.graph)
+    records = session.measure(probes)
+    assert len(records) == len(probes)
+    assert all(r.ok for r in records)
+    assert phone.opened == 1
+
+
+@pytest.mark.parametrize("end", ["die", "hang"])
+def test_a_library_that_kills_or_hangs_the_phone_when_loaded(
+    store: RecordStore, compiler: NullCompiler, end: str
+) -> None:
+    phone = NullPhone(load=lambda path: getattr(phone, end)())
+    session = opened(store, phone, graph=network(1))
+    probes = whole_probes(session.graph)
+    assert len(probes) == 2
+    assert not any(r.ok for r in session.measure(probes))
+    phone.load = lambda path: None
+    records = session.measure(probes, retry_failed=True)
+    assert all(r.ok for r in records)
+
+
+def test_a_slow_phone_cools_down_and_what_it_did_meanwhile_is_measured_again(
+    store: RecordStore, compiler: NullCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The null phone's clock falls to half after the sixth candidate, and recovers after three seconds of rest."""
+    rested = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal rested
+        rested += seconds
+
+    monkeypatch.setattr(worker.time, "sleep", sleep)
+    words: list[str] = []
+    phone = NullPhone(speed=lambda: 0.5 if len(set(phone.timed)) > 6 and rested < 3.0 else 1.0)
+    settings = Settings(baseline_every=4)
+    session = opened(store, phone, settings=settings, log=words.append)
+    probes = whole_probes(session.graph)
+    records = session.measure(probes)
+    assert [r.median_ms for r in records] == [0.5 + i for i in range(len(probes))]
+    assert rested >= 3.0
+    assert len(store) > len(probes), "nothing was measured again"
+    assert any("drift" in text for text in words)
+    newest = session.known()
+    assert [newest[r.workload, r.processor] for r in records] == records
+
+
+def left_by_a_killed_client(store: RecordStore, session: Session, index: int, deaths: int = 0) -> None:
+    """A journal as a process leaves it that was killed while the probe ran."""
+    probe = whole_probes(session.graph)[index]
+    script = f"""
+from pathlib import Path
+from tvm_codl.measure.journal import Entry, Journal
+Journal(Path({str(store.path)!r})).enter(
+    Entry({probe.key!r}, {probe.processor!r}, {session.device!r}, {session.build!r}, "alone", {deaths}))
+import os; os.kill(os.getpid(), 9)
+"""
+    assert subprocess.run([sys.executable, "-c", script], env=os.environ, check=False).returncode == -9
+    assert journal.folder_of(store.path).exists()
+
+
+def test_a_suspect_of_a_killed_client_runs_last_and_alone(store: RecordStore, compiler: NullCompiler) -> None:
+    phone = NullPhone()
+    session = opened(store, phone)
+    probes = whole_probes(session.graph)
+    left_by_a_killed_client(store, session, 2)
+    records = session.measure(probes)
+    assert all(r.ok for r in records)
+    assert [r.workload for r in store][-1] == probes[2].key
+    assert compiler.batches == [len(probes) - 1, 1]
+    assert not journal.folder_of(store.path).exists()
+
+
+def test_a_suspect_with_which_two_clients_died_is_not_run(store: RecordStore, compiler: NullCompiler) -> None:
+    phone = NullPhone()
+    session = opened(store, phone)
+    probes = whole_probes(session.graph)
+    left_by_a_killed_client(store, session, 2, deaths=1)
+    records = session.measure(probes)
+    assert [r.ok for r in records] == [i != 2 for i in range(len(probes))]
+    assert records[2].error == "2 processes died while they measured it"
+    assert not journal.folder_of(store.path).exists()
+
+
+def test_a_client_killed_right_after_it_stored_a_record_leaves_no_suspect(
+    store: RecordStore, compiler: NullCompiler
+) -> None:
+    phone = NullPhone()
+    session = opened(store, phone)
+    probes = whole_probes(session.graph)
+    session.measure(probes[:3])
+    left_by_a_killed_client(store, session, 2)
+    session.measure(probes)
+    assert len(store) == len(probes)
+    assert not journal.folder_of(store.path).exists()
 
 
 def test_batches_are_bounded(store: RecordStore, compiler: NullCompiler) -> None:

@@ -1,0 +1,102 @@
+"""Candidates built by BatchBuilder and timed by BatchRunner on a real phone, also when its session is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tvm import autotvm
+from tvm.autotvm.measure import MeasureErrorNo
+
+from tests.runtime.kernel_tasks import DEEDS, conv_task, first_legal, inputs_of
+from tvm_codl.device.local import local_phone
+from tvm_codl.device.reach import connect
+from tvm_codl.measure.kernels.build import BatchBuilder
+from tvm_codl.measure.kernels.run import BatchRunner, gpu_limits
+from tvm_codl.measure.kernels.trials import Trials
+from tvm_codl.measure.kernels.tune import KernelTuner, Settings
+from tvm_codl.schedule import cpu_target, gpu_target
+from tvm_codl.schedule.transfer import scheduled
+
+
+@pytest.fixture(scope="module")
+def phone() -> Iterator[Any]:
+    with connect() as one:
+        yield one
+
+
+def measured(task: Any, runner: BatchRunner, indices: list[int]) -> list[Any]:
+    option = autotvm.measure_option(builder=BatchBuilder(), runner=runner)
+    return autotvm.measure.create_measure_batch(task, option)(inputs_of(task, *indices))
+
+
+def session_of(phone: Any) -> psutil.Process:
+    """The process behind an open session of a local phone."""
+    for child in psutil.Process().children(recursive=True):
+        if "tvm_codl.device.server" in " ".join(child.cmdline()) and not child.children():
+            return child
+    raise AssertionError("no session")
+
+
+@pytest.mark.parametrize("processor", ["cpu", "gpu"])
+def test_candidates_are_timed(phone: Any, processor: str) -> None:
+    task = conv_task(cpu_target() if processor == "cpu" else gpu_target())
+    kept: list[Any] = []
+    runner = BatchRunner(phone, number=1, repeat=4, keep=lambda one, result: kept.append(result))
+    results = measured(task, runner, first_legal(task, 3))
+    assert results == kept and [r.error_no for r in results] == [0, 0, 0]
+    assert all(len(r.costs) == 2 and min(r.costs) > 0 for r in results)
+
+
+def test_what_the_device_does_not_allow_is_not_sent(phone: Any) -> None:
+    limits = gpu_limits(phone.profile)
+    assert limits["max_threads_per_block"] == phone.profile.max_work_group
+    task = conv_task(gpu_target(cpu_target(), lanes=4))
+    (result,) = measured(task, BatchRunner(phone, limits={"max_threads_per_block": 1}), first_legal(task, 1))
+    assert result.error_no == MeasureErrorNo.INSTANTIATION_ERROR
+
+
+def test_candidate_that_kills_the_session_takes_no_other_along(phone: Any) -> None:
+    task = autotvm.task.create("tests.misbehaving", (64,), cpu_target())
+    said: list[str] = []
+    results = measured(task, BatchRunner(phone, log=said.append), [DEEDS.index("abort on the phone"), 0, 1])
+    assert [r.error_no for r in results] == [MeasureErrorNo.RUNTIME_DEVICE, 0, MeasureErrorNo.COMPILE_HOST]
+    assert "session ended" in str(results[0].costs[1]) and any("opening another" in line for line in said)
+
+
+def test_session_killed_in_the_middle_loses_nothing(phone: Any) -> None:
+    task = conv_task(cpu_target())
+    killed: list[int] = []
+
+    def keep(one: Any, result: Any) -> None:
+        if not killed:
+            process = session_of(phone)
+            killed.append(process.pid)
+            process.kill()
+
+    results = measured(task, BatchRunner(phone, keep=keep), first_legal(task, 3))
+    assert killed and [r.error_no for r in results] == [0, 0, 0]
+
+
+def test_kernel_tuned_on_the_phone_is_used_by_the_next_build(phone: Any, tmp_path: Path) -> None:
+    task = conv_task(cpu_target())
+    trials = Trials(tmp_path / "all.log", None)
+    runner = BatchRunner(phone, number=1, repeat=1, keep=trials.keep)
+    best = tmp_path / "best.log"
+    tuned = KernelTuner(BatchBuilder(), runner, trials, best, Settings(trials=4)).tune(task)
+    assert tuned is not None and tuned.trials == 4 and 0 < tuned.best_ms <= tuned.estimate_ms
+    with scheduled([best], shipped=False) as context:
+        assert context.suggestion(task.target, task.workload) is not None
+
+
+def test_autotvms_own_builder_and_runner_work_on_the_phone() -> None:
+    task = conv_task(cpu_target())
+    with local_phone() as phone:
+        place = phone.where
+        runner = autotvm.RPCRunner(place.key, place.host, place.port, number=1, repeat=1, timeout=60)
+        option = autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=60), runner=runner)
+        (result,) = autotvm.measure.create_measure_batch(task, option)(inputs_of(task, 0))
+    assert result.error_no == 0

@@ -1,0 +1,38 @@
+"""A null device for the measuring loop: it takes a synthetic latency for a measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tests.unit.cost.latency import latency
+from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.measure.probe import Probe
+from tvm_codl.records.record import Piece, Record
+from tvm_codl.records.store import RecordStore
+from tvm_codl.records.workload import Workload
+
+
+class NullMeter:
+    """Keeps every record in ``store``, as a session does, before the next one is measured; ``before`` is called with the
+    number of measurements so far."""
+
+    def __init__(self, graph: OpGraph, store: RecordStore, before: Callable[[int], None] = lambda count: None) -> None:
+        self.graph, self.store, self.before = graph, store, before
+        self.batches: list[list[Probe]] = []
+
+    @property
+    def taken(self) -> list[Probe]:
+        return [probe for batch in self.batches for probe in batch]
+
+    def measure(self, probes: Sequence[Probe], predicted_ms: Sequence[float | None] | None = None) -> list[Record]:
+        self.batches.append([])
+        records = []
+        for probe in probes:
+            self.before(len(self.taken))
+            workload = Workload.from_key(probe.key)
+            ms = latency(workload, probe.processor)
+            piece = Piece(workload.kind, probe.axis, probe.lo, probe.hi)
+            records.append(Record(probe.key, piece, probe.processor, "null device", "b", (ms,), 0.0))
+            self.store.add(records[-1:])
+            self.batches[-1].append(probe)
+        return records

@@ -1,0 +1,48 @@
+"""Work that may never come back, bounded."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+SLICE_S = 0.25
+Result = TypeVar("Result")
+
+
+class TimeUp(Exception):
+    """The work did not end in time.  ``thread`` still does it."""
+
+    def __init__(self, seconds: float, thread: threading.Thread) -> None:
+        super().__init__(f"not done within {seconds:g} s")
+        self.seconds, self.thread = seconds, thread
+
+
+def within(seconds: float, work: Callable[[], Result]) -> Result:
+    """The result of ``work``, done in a thread of its own, so that a peer that says nothing does not hold the caller.
+
+    Raises what ``work`` raises, and :class:`TimeUp`.  Time in which this whole process stood still (a computer that
+    slept, a stopped job) does not count: the peer was not slow then.
+    """
+    results: list[Result] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    left = seconds
+    while left > 0 and thread.is_alive():
+        before = time.monotonic()
+        thread.join(min(SLICE_S, left))
+        left -= min(time.monotonic() - before, 2 * SLICE_S)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise TimeUp(seconds, thread)
+    return results[0]

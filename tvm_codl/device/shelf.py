@@ -1,0 +1,22 @@
+"""The phones that wait behind one tracker."""
+
+from __future__ import annotations
+
+from tvm_codl.device.ask_tracker import tracker_summary
+from tvm_codl.device.reach import CONNECT_S, Phone
+from tvm_codl.device.spec import Tracker
+
+
+class Shelf:
+    """The phones that serve one key at a tracker."""
+
+    def __init__(self, place: Tracker, timeout_s: float = CONNECT_S) -> None:
+        self.place, self.timeout_s = place, timeout_s
+
+    def take(self) -> Phone | None:
+        """A session on a phone that is free now; None where none is.
+
+        Raises :class:`DeviceError` where there is no tracker, or where the phone does not answer in time.
+        """
+        _, free = tracker_summary(self.place.host, self.place.port).get(self.place.key, (0, 0))
+        return Phone(self.place, self.timeout_s) if free else None

@@ -1,0 +1,95 @@
+"""Is the phone still as fast as it was?  A known operator tells, timed again and again between the candidates."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from enum import Enum
+
+from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.measure.probe import Probe, whole_probes
+from tvm_codl.measure.settings import Settings
+from tvm_codl.records.record import Processor
+
+#: Small enough to cost little, large enough that a clock's speed shows.
+WANTED_FLOPS = 2e7
+FIRST_PAUSE_S = 0.5
+
+Log = Callable[[str], None]
+#: Times the known operator of each processor, in ms.
+Times = Callable[[], Mapping[Processor, float]]
+
+
+class Verdict(Enum):
+    """What a check found: the phone runs as before; it was slow since the last check and is not any more; it still is;
+    or it is faster than ever, so that it was slow from the beginning."""
+
+    STEADY = "steady"
+    RECOVERED = "recovered"
+    SLOW = "slow"
+    FASTER = "faster"
+
+
+class Baseline:
+    """Compares what ``times`` says with what it said first."""
+
+    def __init__(self, times: Times, settings: Settings, log: Log, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.times, self.settings, self.log, self.sleep = times, settings, log, sleep
+        self.reference: dict[Processor, float] = {}
+        self._cooling_left_s = settings.cool_s
+        self._slow = False
+
+    def check(self) -> Verdict:
+        """Times the known operators; where they are slow, waits for them to recover as long as the session may."""
+        if not self.reference:
+            self.reference = dict(self.times())
+            return Verdict.STEADY
+        ratio = self._ratio()
+        if ratio > 1 + self.settings.drift:
+            return self._cool_down(ratio)
+        if ratio < 1 / (1 + self.settings.drift):
+            self.log(f"the phone now runs at {1 / ratio:.2f} times the speed that it began with: measuring again")
+            self.reference = dict(self.times())
+            self._slow = False
+            return Verdict.FASTER
+        recovered, self._slow = self._slow, False
+        if recovered:
+            self.log("the phone runs at its first speed again")
+        return Verdict.RECOVERED if recovered else Verdict.STEADY
+
+    def _ratio(self) -> float:
+        """Now over then, of the processor that changed most."""
+        now = self.times()
+        ratios = [now[p] / then for p, then in self.reference.items() if p in now and then > 0]
+        return max(ratios, key=lambda ratio: abs(math.log(ratio)), default=1.0)
+
+    def _cool_down(self, ratio: float) -> Verdict:
+        if not self._slow:
+            self.log(f"drift: the phone runs at {1 / ratio:.2f} of its speed; cooling down")
+        self._slow, pause = True, FIRST_PAUSE_S
+        while self._cooling_left_s >= pause:
+            self._cooling_left_s -= pause
+            self.sleep(pause)
+            ratio, pause = self._ratio(), 2 * pause
+            if ratio <= 1 + self.settings.drift:
+                self._slow = False
+                self.log("the phone runs at its first speed again")
+                return Verdict.RECOVERED
+        self.log(f"drift: the phone still runs at {1 / ratio:.2f} of its speed; measuring goes on")
+        return Verdict.SLOW
+
+
+def baseline_probes(graph: OpGraph) -> list[Probe]:
+    """One whole operator for each processor: the one whose work is nearest to :data:`WANTED_FLOPS`."""
+    work = {o.id: o.flops for o in graph.operators}
+    best: dict[Processor, Probe] = {}
+    for probe in whole_probes(graph):
+        known = best.get(probe.processor)
+        if known is None or _distance(work[probe.operator]) < _distance(work[known.operator]):
+            best[probe.processor] = probe
+    return list(best.values())
+
+
+def _distance(flops: int) -> float:
+    return abs(math.log(max(flops, 1) / WANTED_FLOPS))

@@ -1,0 +1,254 @@
+"""One phone that measures: whatever happens to it, every candidate ends with its times or with a reason."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from tvm_codl.device.deadline import Result as Value
+from tvm_codl.device.deadline import TimeUp, within
+from tvm_codl.errors import CodlError, DeviceError
+from tvm_codl.measure.baseline import Baseline, Verdict
+from tvm_codl.measure.builders import last_line
+from tvm_codl.measure.journal import Entry, Journal
+from tvm_codl.measure.sampling import samples
+from tvm_codl.measure.settings import Settings
+from tvm_codl.measure.trial import Result, Trial
+from tvm_codl.records.record import ErrorNo, Mode, Processor
+from tvm_codl.runtime.comodule import CoModule
+
+#: Losses of the phone with nothing measured in between, after which it is the phone that is to blame, and not what it
+#: was given: halving the library of two bad candidates takes half as many.
+LOSSES = 16
+#: How often one candidate is timed anew because the phone had been slow.
+REPEATS = 2
+BASELINE_SAMPLES, BASELINE_MS = 5, 1.0
+LEAVE_S = 5.0
+
+Log = Callable[[str], None]
+#: Takes samples of a region in ms, each one run with cold weights: by what the other processor does meanwhile.
+TIMERS: Mapping[Mode, Callable[[CoModule, int, int], Sequence[float]]] = {
+    "alone": lambda module, region, number: module.time_region(region, number, 0.0),
+}
+#: A region of a library, and the trial that it is.
+Numbered = tuple[int, Trial]
+#: The library of the known operators, and the region of each processor's.
+Known = tuple[Path, Mapping[Processor, int]]
+
+
+class Unloadable(Exception):
+    """The phone does not take this library: one of the candidates in it is to blame."""
+
+    def __init__(self, failure: ErrorNo, words: str) -> None:
+        super().__init__(words)
+        self.failure, self.words = failure, words
+
+
+class _Lost(Exception):
+    """The phone's session has ended."""
+
+
+class Worker:
+    """A phone, its baseline and its journal.
+
+    ``phone`` offers ``remote``, ``cpu``, ``opened``, ``alive()``, ``drop()`` and ``reopen(patience_s, log)``, as
+    :class:`~tvm_codl.device.reach.Phone` does; ``entry`` names a trial in the journal; without ``known`` nobody looks
+    whether the phone keeps its speed.
+    """
+
+    def __init__(
+        self,
+        phone: Any,
+        settings: Settings,
+        log: Log,
+        journal: Journal,
+        entry: Callable[[Trial], Entry],
+        known: Known | None = None,
+    ) -> None:
+        self.phone, self.settings, self.log, self.journal, self.entry = phone, settings, log, journal, entry
+        self.known = known
+        self.mode: Mode = "alone"
+        self.patience_s = settings.patience_s
+        #: The trial with which the phone was lost for good.
+        self.charged: Trial | None = None
+        self._baseline = Baseline(self._known_times, settings, log, time.sleep)
+        self._unchecked = settings.baseline_every
+        self._modules: dict[Path, tuple[int, CoModule]] = {}
+        self._stuck: list[object] = []
+        self._losses = 0
+        self.stopped = False
+
+    def stop(self) -> None:
+        """From another thread: ends :meth:`measure` with a :class:`DeviceError`, whatever the phone is doing."""
+        self.stopped = True
+        self.phone.drop()
+
+    def measure(self, trials: Sequence[Numbered], path: Path) -> Iterator[Result]:
+        """Times ``trials``, regions of the library at ``path``.  One comes again where the phone turned out to have been
+        slow: the later result counts.
+
+        Raises :class:`Unloadable` where the library cannot be loaded, and :class:`DeviceError` where the phone does not
+        come back; trials that have not come yet are then still to be measured.
+        """
+        waiting = deque(trials)
+        deaths: Counter[int] = Counter({region: trial.deaths for region, trial in trials})
+        repeats: Counter[int] = Counter()
+        unsure: list[Numbered] = []  # measured since the phone was last seen to be as fast as at first
+        finished: list[Numbered] = []
+        try:
+            while waiting or unsure:
+                if self.stopped:
+                    raise DeviceError("measuring was stopped")
+                try:
+                    module = self._opened(path, len(trials))
+                    again = self._doubtful(unsure, finished, not waiting)
+                except _Lost as lost:
+                    self._recover(str(lost))
+                    continue
+                again = [one for one in again if repeats[one[0]] < REPEATS]
+                repeats.update(region for region, _ in again)
+                waiting.extendleft(reversed(again))
+                if not waiting:
+                    break
+                region, trial = waiting[0]
+                self.journal.enter(self.entry(trial))
+                try:
+                    result = Result(trial, self._timed(module, region, trial))
+                except _Lost as lost:
+                    self.charged = trial
+                    deaths[region] += 1
+                    self._recover(str(lost))
+                    self.charged = None
+                    if deaths[region] < self.settings.tries:
+                        continue  # it is the first to run in the new session
+                    words = f"the phone's session ended {deaths[region]} times while it ran: {lost}"
+                    result = Result(trial, (), ErrorNo.RUNTIME_DEVICE, words)
+                except TimeUp as late:
+                    self.log(f"operator {trial.probe.operator} on the {trial.probe.processor}: {late}; it is given up")
+                    self._stuck.append(module)
+                    self._recover(str(late), late)
+                    result = Result(trial, (), ErrorNo.RUN_TIMEOUT, f"the run was {late}")
+                except tvm.error.TVMError as error:
+                    result = Result(trial, (), ErrorNo.RUNTIME_DEVICE, last_line(error))
+                waiting.popleft()
+                self._losses = 0
+                self._unchecked += 1
+                unsure.append((region, trial))
+                finished.append((region, trial))
+                yield result
+        finally:
+            self.journal.leave()
+
+    def _timed(self, module: CoModule, region: int, trial: Trial) -> tuple[float, ...]:
+        def run(number: int, limit_s: float) -> Sequence[float]:
+            return self._call(limit_s, lambda: TIMERS[self.mode](module, region, number))
+
+        return samples(run, self.settings, trial.predicted_ms)
+
+    def _doubtful(self, unsure: list[Numbered], finished: list[Numbered], last: bool) -> list[Numbered]:
+        """The trials whose times the baseline no longer vouches for; looks only when it is time to."""
+        if self.known is None:
+            unsure.clear()
+            return []
+        if not last and self._unchecked < self.settings.baseline_every:
+            return []
+        verdict = self._baseline.check()
+        self._unchecked = 0
+        again = list(finished if verdict is Verdict.FASTER else unsure if verdict is Verdict.RECOVERED else ())
+        if verdict is not Verdict.SLOW or last:
+            unsure.clear()
+        return again
+
+    def _known_times(self) -> dict[Processor, float]:
+        """The known operators' times with warm caches, the least of a few: what the phone can do, whoever disturbs it."""
+        if self.known is None:
+            return {}
+        path, regions = self.known
+        try:
+            module = self._opened(path, len(regions))
+            times = {}
+            for processor, region in regions.items():
+                look = partial(module.time_region, region, BASELINE_SAMPLES, BASELINE_MS)
+                times[processor] = min(self._call(self.settings.first_s, look))
+            return times
+        except (Unloadable, TimeUp, tvm.error.TVMError) as error:
+            self.log(f"no alarm for drift: the known operators do not run ({last_line(error)})")
+            self.known = None
+            return {}
+
+    def _opened(self, path: Path, count: int) -> CoModule:
+        """The library on the phone, loaded unless it is there already; only the last one and the baseline's stay."""
+        number, module = self._modules.get(path, (0, None))
+        if module is not None and number == self.phone.opened:
+            return module
+        for other in list(self._modules):
+            if self.known is None or other != self.known[0]:
+                del self._modules[other]
+        limit = self.settings.load_s + self.settings.load_each_s * count
+        words = ""
+        for _ in range(self.settings.tries):
+            try:
+                module = self._call(limit, lambda: open_remote(self.phone, path))
+            except _Lost as lost:
+                words = f"the phone's session ended while it loaded the library: {lost}"
+                self._recover(str(lost))
+            except TimeUp as late:
+                self._recover(str(late), late)
+                raise Unloadable(ErrorNo.RUN_TIMEOUT, f"loading it was {late}") from late
+            except (CodlError, tvm.error.TVMError) as error:
+                raise Unloadable(ErrorNo.RUNTIME_DEVICE, last_line(error)) from error
+            else:
+                self._modules[path] = (self.phone.opened, module)
+                return module
+        raise Unloadable(ErrorNo.RUNTIME_DEVICE, words)
+
+    def _call(self, limit_s: float, work: Callable[[], Value]) -> Value:
+        """``work`` on the phone.  Raises :class:`TimeUp`, :class:`_Lost`, and the phone's own errors."""
+        try:
+            return within(limit_s, work)
+        except TimeUp:
+            raise
+        except (CodlError, tvm.error.TVMError) as error:
+            if self.phone.alive():
+                raise
+            raise _Lost(last_line(error)) from error
+
+    def _recover(self, words: str, late: TimeUp | None = None) -> None:
+        """Waits for a new session.  Raises :class:`DeviceError` where there is none, or where they all end at once."""
+        if self.stopped:
+            raise DeviceError("measuring was stopped", words)
+        self._losses += 1
+        self.phone.drop()
+        if late is not None:
+            late.thread.join(LEAVE_S)
+            if late.thread.is_alive():  # it holds a lock that freeing what was loaded would wait for
+                self._stuck.append(self._modules)
+                self._modules = {}
+            else:
+                self._stuck.clear()
+        self._modules.clear()
+        if self._losses > LOSSES:
+            raise DeviceError("the phone goes away again and again", words, "look at its log")
+        self.log(f"the phone's session has ended ({words}); opening another")
+        self.phone.reopen(self.patience_s, self.log)
+
+
+def open_remote(phone: Any, path: Path, sharing: str = "auto") -> CoModule:
+    """Sends a library to the phone and makes it ready there.
+
+    Under a name of its own, since writing over a library that a module still runs would crash the phone; and the file
+    goes as soon as it is loaded.
+    """
+    name = f"{path.stem}-{time.time_ns()}.so"
+    phone.remote.upload(str(path), name)
+    try:
+        module = phone.remote.load_module(name)
+    finally:
+        phone.remote.remove(name)
+    return CoModule(module, phone.cpu, sharing=sharing)
