@@ -143,3 +143,13 @@ def with_opaque_operators() -> relay.Expr:
     y = relay.nn.relu(relay.nn.dense(x, w(8, 6), units=8))
     values, indices = relay.topk(y, k=3, ret_type="both")
     return relay.Tuple([relay.cumsum(values, axis=1), indices, relay.reverse(y, axis=1)])
+
+
+@network
+def embedding() -> relay.Expr:
+    """Rows of a table by 64-bit numbers, negative ones from its end; 64-bit constants beside them."""
+    w, ids = Weights(), relay.var("ids", shape=(1, 6), dtype="int64")
+    wrapped = relay.where(relay.less(ids, relay.const(0, "int64")), relay.add(ids, relay.const(9, "int64")), ids)
+    rows = relay.take(w(9, 8), relay.reshape(wrapped, (6,)), axis=0)
+    places = relay.add(relay.reshape(ids, (6,)), relay.const(np.arange(6), "int64"))
+    return relay.Tuple([relay.nn.relu(relay.nn.dense(rows, w(8, 8), units=8)), places])

@@ -30,7 +30,8 @@ class WeightSlices:
             value = self.weights[key]
             if part is not None:
                 value = value[(slice(None),) * part.axis + (slice(part.lo, part.hi),)]
-            self.made[key, part] = relay.const(np.ascontiguousarray(value).reshape(value.shape))
+            # The type is named, or Relay takes 64-bit integers for 32-bit ones.
+            self.made[key, part] = relay.const(np.ascontiguousarray(value).reshape(value.shape), str(value.dtype))
         return self.made[key, part]
 
 

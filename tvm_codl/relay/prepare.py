@@ -69,7 +69,7 @@ def _plain_tensor(expr: relay.Expr, new: Sequence[relay.Expr]) -> relay.Expr | N
             return None
         filler = new[-1].data.numpy() if value is None else value
         kind = expr.checked_type
-        return relay.const(np.full([int(extent) for extent in kind.shape], filler, kind.dtype))
+        return relay.const(np.full([int(extent) for extent in kind.shape], filler, kind.dtype), kind.dtype)
     return None
 
 

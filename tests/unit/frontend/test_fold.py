@@ -64,3 +64,12 @@ def test_long_networks_do_not_exhaust_the_stack() -> None:
         y = relay.tanh(y)
     module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], y)))
     assert fold_constants(module)["main"].body.op.name == "tanh"
+
+
+def test_64_bit_integers_stay_64_bits_wide() -> None:
+    """Relay's own ``const`` makes 32-bit integers of an array of 64-bit ones, unless told."""
+    big = relay.const(np.array([2**40, -1]), "int64")
+    for body in (relay.add(big, big), relay.reshape(big, (2, 1))):
+        module = fold_constants(relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([], body))))
+        assert value(module).dtype == np.int64
+        assert value(module).ravel()[0] in (2**40, 2**41)

@@ -7,8 +7,9 @@ import numpy as np
 import onnx
 import pytest
 
+from tvm_codl.errors import UserError
 from tvm_codl.frontend import zoo
-from tvm_codl.frontend.zoo import resnet18, small
+from tvm_codl.frontend.zoo import network, resnet18, small
 from tvm_codl.frontend.zoo.entry import built
 
 
@@ -39,6 +40,48 @@ def test_files_are_written_once_and_whole(tmp_path: Path, monkeypatch: pytest.Mo
     assert [p.name for p in (tmp_path / "zoo").iterdir()] == ["x-1.onnx"]
 
 
-@pytest.mark.parametrize("entry", zoo.ENTRIES, ids=lambda e: e.name)
-def test_every_entry_has_a_valid_file(entry: zoo.ZooEntry) -> None:
-    onnx.checker.check_model(str(entry.path()))
+#: Written in seconds, and no more than a few dozen megabytes.
+LIGHT = {"resnet18", "mobilenet_v1", "mobilenet_v2", "squeezenet", "ppocr_det", "ppocr_cls", "ppocr_rec", "small"}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [pytest.param(e, id=e.name, marks=() if e.name in LIGHT else pytest.mark.slow) for e in zoo.ENTRIES],
+)
+def test_every_entry_has_a_valid_file(entry: zoo.ZooEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if entry.name not in LIGHT:
+        monkeypatch.setenv("TVM_CODL_CACHE", str(tmp_path))
+    path = entry.path()
+    onnx.checker.check_model(str(path))
+    assert entry.about
+    if path.is_relative_to(tmp_path):
+        path.unlink()
+
+
+@pytest.mark.parametrize("entry", [e for e in zoo.ENTRIES if e.sample], ids=lambda e: e.name)
+def test_samples_have_the_wanted_shape_and_say_something(entry: zoo.ZooEntry) -> None:
+    assert entry.sample is not None
+    shape = next(iter(entry.shapes.values()), (1, 16))
+    value = entry.sample(shape)
+    assert value.shape == shape and np.isfinite(value).all()
+    assert len(np.unique(value)) > 10
+
+
+def test_names_are_unique_and_a_wrong_one_lists_them() -> None:
+    names = [entry.name for entry in zoo.ENTRIES]
+    assert len(names) == len(set(names))
+    with pytest.raises(UserError) as found:
+        zoo.entry("resnet")
+    assert all(f"zoo:{name}" in found.value.evidence for name in names)
+
+
+def test_large_weights_are_drawn_in_parts_that_make_the_same_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    def values() -> np.ndarray:
+        net = network.Network("x", seed=3)
+        net.he_normal((7, 11, 3, 3), 99)
+        return onnx.numpy_helper.to_array(net.weights[0])
+
+    whole = values()
+    monkeypatch.setattr(network, "_DRAWN_AT_ONCE", 64)
+    np.testing.assert_array_equal(values(), whole)
+    assert np.std(whole) == pytest.approx(np.sqrt(2 / 99), rel=0.1)

@@ -3,10 +3,45 @@
 from __future__ import annotations
 
 from tvm_codl.errors import UserError
-from tvm_codl.frontend.zoo import ppocr_det, resnet18, small
+from tvm_codl.frontend.zoo import (
+    alexnet,
+    bert_base,
+    matmul,
+    mobilenet_v1,
+    mobilenet_v2,
+    posenet,
+    ppocr,
+    resnet18,
+    resnet50,
+    retinaface,
+    small,
+    squeezenet,
+    style_transfer,
+    vgg16,
+    yolov2,
+)
 from tvm_codl.frontend.zoo.entry import ZooEntry
 
-ENTRIES = (resnet18.ENTRY, ppocr_det.ENTRY, small.ENTRY)
+ENTRIES = (
+    resnet18.ENTRY,
+    resnet50.V1,
+    resnet50.V2,
+    mobilenet_v1.ENTRY,
+    mobilenet_v2.ENTRY,
+    squeezenet.ENTRY,
+    alexnet.ENTRY,
+    vgg16.ENTRY,
+    yolov2.ENTRY,
+    posenet.ENTRY,
+    retinaface.ENTRY,
+    style_transfer.ENTRY,
+    matmul.ENTRY,
+    bert_base.ENTRY,
+    ppocr.DETECTION,
+    ppocr.DIRECTION,
+    ppocr.RECOGNITION,
+    small.ENTRY,
+)
 
 
 def entry(name: str) -> ZooEntry:

@@ -1,0 +1,36 @@
+"""Measuring a small network on the reference phone within a budget, by the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tvm_codl as codl
+from tvm_codl.cli.main import run
+from tvm_codl.records.store import RecordStore
+from tvm_codl.workflow import prepare
+
+
+def test_a_budget_is_kept_the_records_are_and_the_plan_is_legal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, path = tmp_path / "records.sqlite", tmp_path / "plan.json"
+    words = ["measure", "zoo:small", "--records", str(store), "-o", str(path), "--json", "--budget"]
+    assert run([*words, "6"]) == 0
+    out, err = capsys.readouterr()
+    first = json.loads(out)
+    assert (first["measured"], first["ended"], first["plan"]) == (6, "budget", str(path))
+    assert [one["number"] for one in first["rounds"]] == list(range(len(first["rounds"])))
+    assert all(f"round {one['number']}: predicted" in err for one in first["rounds"])
+    with RecordStore(store) as opened:
+        assert len(opened) == 6
+    prepared = prepare(codl.load_model("zoo:small"))
+    codl.verify_plan(codl.load_plan(path), prepared.graph, prepared.axes)
+    # What is on record is not measured again: the second run adds to the first.
+    assert run([*words, "5"]) == 0
+    second = json.loads(capsys.readouterr().out)
+    with RecordStore(store) as opened:
+        assert len({(r.workload, r.processor) for r in opened}) == len(opened) == 6 + second["measured"]
+    assert second["measured"] <= 5

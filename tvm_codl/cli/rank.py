@@ -1,0 +1,64 @@
+"""``tvm-codl rank``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tvm_codl.cli.options import ShapeType, json_option, load, phone_options
+from tvm_codl.cli.output import print_json, print_table, talk
+
+
+@click.command()
+@click.argument("sources", metavar="MODEL...", nargs=-1, required=True)
+@click.option("--shape", type=ShapeType(), multiple=True, help="Shape of an input that is dynamic in every file.")
+@phone_options
+@click.option("--top", type=click.IntRange(0), default=3, show_default=True, help="Measure the best TOP on the phone.")
+@click.option(
+    "--budget", type=float, default=30.0, show_default=True, help="Seconds to measure pieces for, for each of the best."
+)
+@click.option("--repeat", type=click.IntRange(1), default=20, show_default=True, help="Interleaved rounds.")
+@click.option(
+    "--records", type=click.Path(dir_okay=False, path_type=Path),
+    help="The file that keeps the measurements.  [default: in the cache folder]",
+)  # fmt: skip
+@click.option(
+    "--tuning-records", type=click.Path(dir_okay=False, path_type=Path),
+    help="AutoTVM records to build with, beside the shipped ones.",
+)  # fmt: skip
+@json_option
+def command(
+    sources: tuple[str, ...], shape: Any, reach: Any, top: int, budget: float, repeat: int, records: Path | None,
+    tuning_records: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Rank models (ONNX files or zoo:NAME) by latency: predict all from the records, then measure the best few.
+
+    Predicting measures nothing, unless the records know next to nothing of this phone: then some whole operators are
+    measured first.  --top 0 predicts only.
+    """
+    from tvm_codl.errors import UsageError
+
+    twice = sorted({source for source in sources if sources.count(source) > 1})
+    if twice:
+        raise UsageError(f"{twice[0]} is named twice")
+    from tvm_codl.rank import rank_models
+    from tvm_codl.report.ranking import agreement_words, ranking_table
+    from tvm_codl.workflow import prepare
+
+    networks = {}
+    for source in sources:
+        networks[source] = prepare(load(source, shape))
+        talk(f"{source}: {len(networks[source].graph.operators)} operators")
+    with reach() as phone:
+        ranking = rank_models(
+            networks, phone, top=top, budget_s=budget, repeat=repeat, log=talk, records=records,
+            tuning_records=tuning_records,
+        )  # fmt: skip
+    if as_json:
+        print_json(ranking)
+        return
+    print_table(ranking_table(ranking))
+    if ranking.agreement is not None:
+        click.echo(agreement_words(ranking.agreement))

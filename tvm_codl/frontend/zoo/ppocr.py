@@ -1,0 +1,67 @@
+"""PP-OCRv4: text detection, direction and recognition, the trained networks of ``rapidocr-onnxruntime`` (Apache-2.0)."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from tvm_codl.errors import UserError
+from tvm_codl.frontend.model import Shape
+from tvm_codl.frontend.zoo.entry import ZooEntry
+
+PACKAGE = "rapidocr_onnxruntime"
+
+
+def installed(name: str, file: str) -> Callable[[], Path]:
+    """A path function for one of the package's files, which raises :class:`UserError` where the package is missing."""
+
+    def path() -> Path:
+        spec = importlib.util.find_spec(PACKAGE)
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            if (found := Path(folder, "models", file)).is_file():
+                return found
+        raise UserError(
+            f"zoo:{name} is not installed",
+            f"no {PACKAGE}/models/{file}",
+            "pip install --no-deps rapidocr-onnxruntime==1.4.4",
+        )
+
+    return path
+
+
+def picture(shape: Shape) -> np.ndarray:
+    """The demo picture: on noise the detector answers nothing but values near zero, whose relative error says nothing."""
+    from tvm_codl.frontend.picture import demo_picture
+    from tvm_codl.frontend.text_detection import to_input
+
+    _, _, height, width = shape
+    value = to_input(demo_picture(height, width)[0], height, width)
+    return np.repeat(value, shape[0], axis=0)
+
+
+def line(shape: Shape) -> np.ndarray:
+    """One line of text, scaled to -1 … 1."""
+    import cv2
+
+    _, _, height, width = shape
+    image = np.full((height, width, 3), 255, np.uint8)
+    cv2.putText(image, "tvm 0.19", (height // 8, height * 3 // 4), cv2.FONT_HERSHEY_SIMPLEX, height / 36, (0, 0, 0), 2)
+    value = image.astype(np.float32).transpose(2, 0, 1)[None] / 127.5 - 1
+    return np.repeat(value, shape[0], axis=0)
+
+
+DETECTION = ZooEntry(
+    "ppocr_det", "PP-OCRv4 text detection, trained", installed("ppocr_det", "ch_PP-OCRv4_det_infer.onnx"),
+    {"x": (1, 3, 320, 320)}, picture,
+)  # fmt: skip
+DIRECTION = ZooEntry(
+    "ppocr_cls", "PP-OCR text direction, trained", installed("ppocr_cls", "ch_ppocr_mobile_v2.0_cls_infer.onnx"),
+    {"x": (1, 3, 48, 192)}, line,
+)  # fmt: skip
+RECOGNITION = ZooEntry(
+    "ppocr_rec", "PP-OCRv4 text recognition, trained", installed("ppocr_rec", "ch_PP-OCRv4_rec_infer.onnx"),
+    {"x": (1, 3, 48, 320)}, line,
+)  # fmt: skip

@@ -1,0 +1,60 @@
+"""ResNet-50, version 1 (He et al. 2016a, table 1) and version 2 (He et al. 2016b, "Identity mappings"), seeded weights.
+
+Version 1 strides in the first 1×1 convolution of a block: 25,557,032 parameters, and 3.86 G multiply-adds (the paper's
+table says 3.8 G).  Version 2 normalises and rectifies before each convolution and strides in the 3×3 one, as in the
+authors' code: 25,549,352 parameters (25.6 million in the list of Keras, whose convolutions have biases too), 4.1 G.
+"""
+
+from __future__ import annotations
+
+import onnx
+
+from tvm_codl.frontend.zoo.entry import ZooEntry, built
+from tvm_codl.frontend.zoo.network import Network
+
+#: Channels inside a block and blocks of each stage; a block's output has four times as many.
+STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
+WIDER = 4
+# A small gamma keeps the sums of sixteen blocks in the range that training would give.
+SCALE = 0.5
+
+
+def stages_v1(net: Network, x: str = "input") -> list[tuple[str, int]]:
+    """The output and its channels of each stage, at a 4th, 8th, 16th and 32nd of the picture's size."""
+    x, channels, found = net.pool("Max", net.conv_bn(x, 3, 64, 7, 2), 3, 2, 1), 64, []
+    for stage, (inner, blocks) in enumerate(STAGES):
+        for block in range(blocks):
+            stride, outputs = 2 if stage and block == 0 else 1, inner * WIDER
+            y = net.conv_bn(net.conv_bn(x, channels, inner, 1, stride), inner, inner, 3)
+            y = net.conv_bn(y, inner, outputs, 1, scale=SCALE, relu="none")
+            if block == 0:
+                x = net.conv_bn(x, channels, outputs, 1, stride, scale=SCALE, relu="none")
+            x, channels = net.add("Relu", net.add("Add", y, x)), outputs
+        found.append((x, channels))
+    return found
+
+
+def build_v1(size: int = 224, classes: int = 1000) -> onnx.ModelProto:
+    net = Network("resnet50_v1", seed=50)
+    x, channels = stages_v1(net)[-1]
+    return net.finish((1, 3, size, size), net.dense(net.global_pool(x), channels, classes), (1, classes))
+
+
+def build_v2(size: int = 224, classes: int = 1000) -> onnx.ModelProto:
+    net = Network("resnet50_v2", seed=52)
+    x, channels = net.pool("Max", net.conv("input", 3, 64, 7, 2), 3, 2, 1), 64
+    for stage, (inner, blocks) in enumerate(STAGES):
+        for block in range(blocks):
+            stride, outputs = 2 if stage and block == 0 else 1, inner * WIDER
+            before = net.add("Relu", net.batch_norm(x, channels, SCALE))
+            y = net.conv_bn(net.conv_bn(before, channels, inner, 1), inner, inner, 3, stride)
+            y = net.conv(y, inner, outputs, 1)
+            if block == 0:
+                x = net.conv(before, channels, outputs, 1, stride)
+            x, channels = net.add("Add", y, x), outputs
+    x = net.global_pool(net.add("Relu", net.batch_norm(x, channels, SCALE)))
+    return net.finish((1, 3, size, size), net.dense(x, channels, classes), (1, classes))
+
+
+V1 = ZooEntry("resnet50_v1", "ResNet-50 version 1, seeded weights", built("resnet50_v1", 1, build_v1))
+V2 = ZooEntry("resnet50_v2", "ResNet-50 version 2, seeded weights", built("resnet50_v2", 1, build_v2))
