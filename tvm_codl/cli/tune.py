@@ -1,0 +1,62 @@
+"""``tvm-codl tune``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tvm_codl.cli.options import json_option, load, model_options, named_plan, phone_options
+from tvm_codl.cli.output import print_json, print_table, talk
+
+PATH = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@model_options
+@phone_options
+@click.option("--processor", type=click.Choice(["cpu", "gpu", "both"]), default="both", show_default=True)
+@click.option("--trials", type=click.IntRange(1), default=64, show_default=True, help="Configurations of each kernel.")
+@click.option(
+    "--early-stopping", type=click.IntRange(0), default=0, metavar="N",
+    help="Leave a kernel after N trials without a better one.  [default: never]",
+)  # fmt: skip
+@click.option(
+    "--tuner", type=click.Choice(["xgb", "random", "gridsearch", "climb"]), default="xgb", show_default=True,
+    help="AutoTVM's tuners; climb tries one knob after another.",
+)  # fmt: skip
+@click.option("--minutes", type=click.FloatRange(0), default=0.0, help="Stop after this long.  [default: never]")
+@click.option("--plan", "given", default="", metavar="PLAN", help="Tune the pieces that this plan uses, longest first.")
+@click.option("--records", type=PATH, help="The file that keeps the measurements.  [default: in the cache folder]")
+@click.option("--tuning-records", type=PATH, help="AutoTVM records to start from, beside the shipped ones.")
+@click.option("-o", "--output", type=PATH, help="AutoTVM records of the best.  [default: MODEL's name, .log]")
+@json_option
+def command(
+    source: str, shape: Any, reach: Any, processor: str, trials: int, early_stopping: int, tuner: str, minutes: float,
+    given: str, records: Path | None, tuning_records: Path | None, output: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Tune the kernels of MODEL (an ONNX file or zoo:NAME) on a phone, with AutoTVM.
+
+    The best configuration of each kernel goes to FILE.log, for --tuning-records of the other commands, and every trial to
+    FILE.trials.log and the record store.  After an interruption the same command goes on from there.
+    """
+    model = load(source, shape)
+    from tvm_codl.report.kernels import tuned_table
+    from tvm_codl.tuning import tune_kernels
+    from tvm_codl.workflow import prepare
+
+    prepared = prepare(model)
+    plan = named_plan(given, prepared) if given else None
+    with reach() as phone:
+        report = tune_kernels(
+            prepared, phone, output or Path(f"{prepared.name}.log"), plan=plan,
+            processors=("cpu", "gpu") if processor == "both" else (processor,),
+            trials=trials, early_stopping=early_stopping, tuner=tuner, minutes=minutes, records=records,
+            tuning_records=tuning_records, log=talk,
+        )  # fmt: skip
+    if as_json:
+        print_json(report)
+        return
+    print_table(tuned_table(report.tuned))
+    click.echo(f"{report.records}: give it to the other commands with --tuning-records {report.records}")

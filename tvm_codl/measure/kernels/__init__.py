@@ -1,0 +1,1 @@
+"""Tuning kernels with AutoTVM: building and timing many configurations at once, and what to try next."""
