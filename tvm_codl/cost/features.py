@@ -1,109 +1,134 @@
-"""Features: a workload as a row of numbers that a regression can use.
+"""Features: a workload, the schedule that will run it and the device as a row of numbers that a regression can use.
 
-Sizes and work are logarithms, so that a tree's threshold is a ratio.  Latency has steps where a tile or a vector
-fills up; the ``fill`` features say how full the last one is, and the ``padded`` ones how the padded amount of work
-of a piece compares with its operator's.
+Sizes and work are logarithms, so that a tree's threshold is a ratio.  Latency has steps where a tile, a vector or a cache
+fills up; so the row holds the tile that was chosen for exactly this piece, how full the last one is, and which part of
+the prior's time each kind of work is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from tvm_codl.cost.device import COLUMNS, DeviceFacts
+from tvm_codl.cost.prior import terms_matrix
+from tvm_codl.cost.schedules import NONE, Scheduler, Schedules
+from tvm_codl.cost.table import Rows, Table, table
+from tvm_codl.cost.work import TERMS, lines_in_a_set, work
+from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
-
-Rows = NDArray[np.float64]
+from tvm_codl.tiling.tuned import Tunings
 
 KINDS = (
     *("conv2d", "depthwise", "conv2d_transpose", "dense", "batch_matmul", "max_pool2d", "avg_pool2d"),
-    *("global_avg_pool2d", "add", "softmax", "resize2d", "concatenate", "other"),
+    *("global_avg_pool2d", "add", "softmax", "resize2d", "concatenate"),
 )
 AXES = ("height", "channels", "rows", "batch")
-_FACTS = (
-    *("batch", "out_h", "out_w", "out_c", "in_h", "in_w", "in_c", "kernel_h", "kernel_w", "stride", "dilation"),
-    *("groups", "flops", "bytes_in", "bytes_weights", "bytes_out", "body"),
-)
-_COLUMN = {name: i for i, name in enumerate(_FACTS)}
-_TILES = (4, 8, 16)
-_KIND = {name: i for i, name in enumerate(KINDS)}
-_AXIS = {name: i for i, name in enumerate(AXES)}
+_SIZES = ("batch", "out_h", "out_w", "out_c", "in_h", "in_w", "in_c", "kernel_h", "kernel_w", "stride", "body")
+_CUT = ("lanes", "columns", "blocks", "unroll", "rows", "depth", "channels")
+_NEAR, _FAR = 32 * 1024.0, 1024 * 1024.0
 
-#: One column of :func:`features` each.
+#: One column of :func:`rows` each.
 NAMES: tuple[str, ...] = (
-    *(f"log_{name}" for name in _FACTS),
-    *("log_bytes", "log_intensity", "log_pixels", "log_reduction"),
-    *(f"fill_{name}_{tile}" for name in ("out_c", "out_w", "out_h", "in_c") for tile in _TILES),
+    *(f"log_{name}" for name in TERMS[2:]),
+    *(f"log_{name}" for name in _SIZES),
+    *(f"tile_{name}" for name in _CUT),
+    *("launches", "results", "weights_first", "source", "packs", "padding", "tail", "fill", "work_items"),
+    *("tile_weights", "near", "far", "intensity", "share", "relayouts", "lines", "store", "strip_2"),
     *(f"kind_{name}" for name in KINDS),
     *(f"axis_{name}" for name in AXES),
-    *("log_share", "log_flops_share", "log_bytes_share"),
-    *(f"log_padded_share_{tile}" for tile in _TILES),
+    *COLUMNS,
 )
 
-#: The columns in which log-time is close to linear, for a model that must extrapolate.
-LINEAR = tuple(NAMES.index(name) for name in ("log_flops", "log_bytes", "log_out_c", "log_reduction"))
-WORK_SHARE = NAMES.index("log_flops_share")
-BYTES_SHARE = NAMES.index("log_bytes_share")
+
+class Described(msgspec.Struct, frozen=True):
+    """Everything that a model looks at: ``rows`` (rows, len(NAMES)), ``work`` (rows, len(TERMS)), and which is which."""
+
+    table: Table
+    schedules: Schedules
+    work: Rows
+    rows: Rows
+
+    @property
+    def kinds(self) -> list[str]:
+        found: list[str] = self.table.kinds.tolist()
+        return found
+
+    @property
+    def tiled(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        result: np.ndarray[tuple[int], np.dtype[np.bool_]] = self.schedules.task != NONE
+        return result
 
 
-def features(workloads: Sequence[Workload]) -> Rows:
-    """Shape (workloads, len(NAMES)), float64, without NaN or infinity."""
-    if not workloads:
-        return np.zeros((0, len(NAMES)))
-    facts = _facts(workloads)
-    whole = _facts([w.whole or w for w in workloads])
-    log = np.log2(np.maximum(facts, 1.0))
-    total, whole_total = _bytes(facts), _bytes(whole)
-    work, whole_work = _column(facts, "flops"), _column(whole, "flops")
-    outputs = _column(facts, "out_c") * _column(facts, "out_h") * _column(facts, "out_w") * _column(facts, "batch")
-    derived = [
-        np.log2(total),
-        np.log2(np.maximum(work, 1.0) / total),
-        np.log2(outputs / _column(facts, "out_c")),
-        np.log2(np.maximum(work, 1.0) / np.maximum(outputs, 1.0)),
+class Describer:
+    """Describes workloads for one processor of one device, whose kernels are tuned as ``tunings`` say."""
+
+    def __init__(self, tunings: Tunings, processor: Processor, device: DeviceFacts) -> None:
+        self.device = device
+        self._scheduler = Scheduler(tunings, processor, device.lanes(processor), device.threads(processor))
+
+    def __call__(self, workloads: Sequence[Workload] | Table) -> Described:
+        given = workloads if isinstance(workloads, Table) else table(workloads)
+        schedules = self._scheduler.schedules(given)
+        done = terms_matrix(work(given, schedules), TERMS)
+        return Described(given, schedules, done, _rows(given, schedules, done, self.device))
+
+
+def joined(parts: Sequence[Described]) -> Described:
+    """Several as one, in their order."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def all_of(owners: Sequence[object], kind: type[Table] | type[Schedules]) -> dict[str, Any]:
+        return {n: np.concatenate([getattr(o, n) for o in owners]) for n in kind.__struct_fields__}
+
+    return Described(
+        Table(**all_of([p.table for p in parts], Table)),
+        Schedules(**all_of([p.schedules for p in parts], Schedules)),
+        np.concatenate([p.work for p in parts]),
+        np.concatenate([p.rows for p in parts]),
+    )
+
+
+def features(workloads: Sequence[Workload], processor: Processor = "cpu", tunings: Tunings | None = None) -> Rows:
+    """Shape (workloads, len(NAMES)), float64, without NaN or infinity, for a device of which nothing is known."""
+    return Describer(tunings or Tunings(), processor, DeviceFacts())(workloads).rows
+
+
+def _rows(given: Table, s: Schedules, done: Rows, device: DeviceFacts) -> Rows:
+    n = len(given)
+    log_work = np.log2(1.0 + 1e3 * done[:, 2:])
+    across = -(-s.columns_out // s.columns)
+    groups = np.maximum(-(-s.channels // (s.lanes * s.blocks)), 1)
+    tile_weights = 4.0 * s.blocks * s.lanes * s.depth
+    moved = given["bytes_in"] + given["bytes_weights"] + given["bytes_out"]
+    touched = given["bytes_data"] + given["bytes_weights"]
+    columns = [
+        *(np.log2(1.0 + np.maximum(given[name], 0)) for name in _SIZES),
+        *(np.log2(np.maximum(getattr(s, name), 1)) for name in _CUT),
+        done[:, 1],
+        s.blocks * s.columns,
+        s.weights_first,
+        s.source,
+        s.packs,
+        s.padding,
+        s.columns_out / (across * s.columns),
+        given["out_c"] / np.maximum(s.channels, given["out_c"]),
+        np.log2(np.maximum(groups * s.rows_out / s.rows, 1.0)),
+        np.log2(tile_weights),
+        np.log2(np.maximum(touched, 1.0) / _NEAR),
+        np.log2(np.maximum(moved, 1.0) / _FAR),
+        np.log2((given["flops"] + 1.0) / np.maximum(moved, 1.0)),
+        given.share,
+        given["bytes_relayout"] > 0,
+        np.log2(lines_in_a_set(given, s)),
+        np.log2(np.gcd(given["out_c"], s.lanes)),
+        np.log2(np.gcd(s.columns, 16)),
     ]
-    fills = [
-        _column(facts, name) / _padded(_column(facts, name), tile)
-        for name in ("out_c", "out_w", "out_h", "in_c")
-        for tile in _TILES
-    ]
-    share = np.array([(w.cut.hi - w.cut.lo) / w.cut.extent if w.cut else 1.0 for w in workloads])
-    shares = [
-        np.log2(share),
-        np.log2(np.maximum(work, 1.0) / np.maximum(whole_work, 1.0)),
-        np.log2(total / whole_total),
-    ]
-    padded = [np.log2(_work_tiles(facts, tile) / _work_tiles(whole, tile)) for tile in _TILES]
-    kinds = np.zeros((len(workloads), len(KINDS)))
-    kinds[np.arange(len(workloads)), [_KIND.get(w.kind, _KIND["other"]) for w in workloads]] = 1.0
-    axes = np.zeros((len(workloads), len(AXES)))
-    for row, w in enumerate(workloads):
-        if w.cut and w.cut.axis in _AXIS:
-            axes[row, _AXIS[w.cut.axis]] = 1.0
-    columns = [*derived, *fills]
-    return np.column_stack([log, *columns, kinds, axes, *shares, *padded])
-
-
-def _facts(workloads: Sequence[Workload]) -> Rows:
-    return np.array([[getattr(w, name) for name in _FACTS] for w in workloads], dtype=np.float64)
-
-
-def _column(facts: Rows, name: str) -> Rows:
-    return facts[:, _COLUMN[name]]
-
-
-def _bytes(facts: Rows) -> Rows:
-    total: Rows = _column(facts, "bytes_in") + _column(facts, "bytes_weights") + _column(facts, "bytes_out")
-    return np.maximum(total, 1.0)
-
-
-def _padded(size: Rows, tile: int) -> Rows:
-    return np.ceil(np.maximum(size, 1.0) / tile) * tile
-
-
-def _work_tiles(facts: Rows, tile: int) -> Rows:
-    """Output elements, with the channels padded to full vectors and the rows to pairs."""
-    rows = _column(facts, "batch") * _column(facts, "out_h")
-    result: Rows = rows * _column(facts, "out_w") * _padded(_column(facts, "out_c"), tile)
-    return np.maximum(result, 1.0)
+    kinds = [given.kinds == kind for kind in KINDS]
+    axes = [given.axes == axis for axis in AXES]
+    facts = np.tile(np.array(device.row()), (n, 1))
+    return np.column_stack([log_work, *columns, *kinds, *axes, facts]).astype(np.float64)

@@ -1,23 +1,17 @@
-"""CostModel: milliseconds of any piece of any operator on each processor of one device.
+"""CostModel: milliseconds of any piece of any operator on each processor of a device, and how sure that is.
 
 A prediction takes the nearest thing that was measured and learns only the rest:
 
-1. A workload that was measured costs its measured median.
-2. A piece costs its operator's time (measured, or predicted from scratch if not) times a learned share.
-3. Where other cuts of that operator along the same axis were measured, the error of the learned share there is
-   interpolated between them, so that the curve goes through every measurement, and a cut between two measured ones
-   stays between their times.  (Interpolating the times themselves misses the steps: on synthetic latencies with
-   waves and 3 cuts an axis it is within a tenth for 87 % of the held-out cuts, this for 93.5 %.)
-
-Both learned parts are gradient-boosted trees (xgboost) on log-time, on top of what a few coefficients explain: the
-work for the share, a ridge regression on flops, bytes, channels and reduction length for an operator from scratch.
+1. A workload that was measured costs what was measured.
+2. Any other costs what is learned from all samples (:mod:`.learned`): a sum over what the kernel that will run does, and
+   gradient-boosted trees (xgboost) on what that leaves of log-time.
+3. Where other cuts of the same operator were measured, the curve is moved to go through them (:mod:`.anchors`).
 """
 
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,74 +20,125 @@ import numpy as np
 import xgboost as xgb
 from numpy.typing import NDArray
 
-from tvm_codl.cost.features import BYTES_SHARE, LINEAR, NAMES, WORK_SHARE, Rows, features
-from tvm_codl.cost.regression import LN2, Regression, boost, ridge
+from tvm_codl.cost.anchors import Anchors, Curve, Place, Trust, anchors
+from tvm_codl.cost.device import DeviceFacts
+from tvm_codl.cost.features import NAMES, Describer, joined
+from tvm_codl.cost.learned import Learned, learn
+from tvm_codl.cost.samples import LEAST_SIGMA, Sample, newest_build, samples_of, shape_of
+from tvm_codl.cost.schedules import CONVOLUTION, NONE, PRODUCT, STRIPS
+from tvm_codl.cost.table import Rows
+from tvm_codl.cost.work import TERMS
 from tvm_codl.errors import UserError
-from tvm_codl.records.record import Processor, Record
+from tvm_codl.records.pieces import Pieces
+from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
+from tvm_codl.tiling.tuned import Tunings, shipped
 
-FORMAT = 1
+__all__ = ["CostModel", "Sample", "newest_build", "samples_of", "shape_of"]
 
-
-class Sample(msgspec.Struct, frozen=True):
-    """One measured workload; ``ms`` is infinite where the piece cannot run on that processor."""
-
-    workload: Workload
-    processor: Processor
-    ms: float
-
-
-def samples_of(records: Iterable[Record]) -> list[Sample]:
-    """The median of all repeats of each workload and processor, in the order of their first record.
-
-    A workload whose every record is an error becomes infinite.  Records of several devices or builds must not be
-    mixed: select them before.
-    """
-    times: dict[tuple[str, Processor], list[float]] = {}
-    for record in records:
-        times.setdefault((record.workload, record.processor), []).extend(record.times_ms if record.ok else ())
-    return [
-        Sample(Workload.from_key(key), processor, statistics.median(found) if found else math.inf)
-        for (key, processor), found in times.items()
-    ]
+FORMAT = 2
+PROCESSORS: tuple[Processor, Processor] = ("cpu", "gpu")
 
 
 class _Processor(msgspec.Struct):
-    """What is known of one processor: measurements as they are, and what was learned from them."""
+    """What is known of one processor: measurements as they are (ms, sigma), and what was learned from them."""
 
-    measured: dict[str, float]
-    cuts: dict[tuple[str, str], tuple[list[float], list[float], list[float]]]
-    absolute: Regression
-    share: Regression
+    measured: dict[str, tuple[float, float]]
+    learned: Learned
+    anchors: Anchors
 
 
 class CostModel:
-    """Make one with :meth:`fit` or :meth:`load`; ``provenance`` says what it was learned from."""
+    """Make one with :meth:`fit` or :meth:`load`; ``provenance`` says what it was learned from.
 
-    def __init__(self, processors: Mapping[Processor, _Processor], provenance: Mapping[str, Any]) -> None:
+    ``device`` is the phone whose measurements it holds and that it predicts unless told otherwise.
+    """
+
+    def __init__(
+        self,
+        processors: Mapping[Processor, _Processor],
+        provenance: Mapping[str, Any],
+        device: DeviceFacts,
+        tunings: Tunings,
+    ) -> None:
         self._processors = dict(processors)
         self.provenance = dict(provenance)
+        self.device, self.tunings = device, tunings
+        self._describers: dict[tuple[Processor, DeviceFacts], Describer] = {}
 
     @classmethod
-    def fit(cls, samples: Sequence[Sample], provenance: Mapping[str, Any] | None = None) -> CostModel:
-        """Learn from samples of one device.  Raises :class:`UserError` if no sample has a finite time."""
+    def fit(
+        cls,
+        samples: Sequence[Sample],
+        provenance: Mapping[str, Any] | None = None,
+        device: DeviceFacts | None = None,
+        tunings: Tunings | None = None,
+    ) -> CostModel:
+        """Learn from samples of one device or several; ``device`` is the one to predict (default: the last sample's).
+
+        ``tunings`` are the tuned kernels that the builds used, by default those that ship with the package.
+        Raises :class:`UserError` if no sample has a finite time.
+        """
         if not any(math.isfinite(sample.ms) for sample in samples):
             raise UserError("no measurement to learn costs from", f"{len(samples)} samples, all failed")
-        known: dict[Processor, _Processor] = {}
+        home = device or samples[-1].device
+        known = shipped() if tunings is None else tunings
+        model = cls({}, {}, home, known)
         counts: dict[str, int] = {}
-        for processor in ("cpu", "gpu"):
-            times = {s.workload.key: (s.workload, s.ms) for s in samples if s.processor == processor}
-            if any(math.isfinite(ms) for _, ms in times.values()):
-                known[processor] = _learn(list(times.values()))
-            counts[processor] = len(times)
-        facts = {"samples": counts, "xgboost": xgb.__version__, "features": list(NAMES)}
-        return cls(known, {**facts, **(provenance or {})})
+        for processor in PROCESSORS:
+            own = {(s.workload.key, s.device): s for s in samples if s.processor == processor}
+            counts[processor] = len(own)
+            if any(math.isfinite(s.ms) for s in own.values()):
+                model._processors[processor] = model._learn(list(own.values()), processor)
+        facts = {"samples": counts, "devices": len({s.device for s in samples}), "xgboost": xgb.__version__}
+        model.provenance = {**facts, "features": [*NAMES, *TERMS], **(provenance or {})}
+        return model
 
-    def predict(self, workloads: Sequence[Workload], processor: Processor) -> NDArray[np.float64]:
+    def _learn(self, samples: Sequence[Sample], processor: Processor) -> _Processor:
+        measured = {s.workload.key: (s.ms, s.sigma) for s in samples if s.device == self.device}
+        finite = [s for s in samples if 0 < s.ms < math.inf]
+        by_device: dict[DeviceFacts, list[Sample]] = {}
+        for sample in finite:
+            by_device.setdefault(sample.device, []).append(sample)
+        parts = [self._describer(processor, facts)([s.workload for s in own]) for facts, own in by_device.items()]
+        ordered = [s for own in by_device.values() for s in own]
+        log_ms = np.log(np.array([s.ms for s in ordered], dtype=np.float64))
+        described = joined(parts)
+        learned, left_out = learn(described, log_ms, [shape_of(s.workload) for s in ordered])
+        missed = log_ms - learned.log_ms(described)
+        here = [i for i, s in enumerate(ordered) if s.device == self.device]
+        at = np.array(here, dtype=np.intp)
+        found = anchors([ordered[i].workload for i in here], log_ms[at], missed[at], left_out[at])
+        return _Processor(measured, learned, found)
+
+    def _describer(self, processor: Processor, device: DeviceFacts) -> Describer:
+        known = self._describers.get((processor, device))
+        if known is None:
+            known = self._describers[processor, device] = Describer(self.tunings, processor, device)
+        return known
+
+    def predict(
+        self, workloads: Sequence[Workload], processor: Processor, device: DeviceFacts | None = None
+    ) -> NDArray[np.float64]:
         """Milliseconds, shape (workloads,); infinite where the operator is known not to run on ``processor``.
 
+        Another ``device`` than the model's own has no measurements here: all of it is learned.
         Raises :class:`UserError` if nothing was measured on ``processor``.
         """
+        return self._answer(workloads, processor, device, sure=False)[0]
+
+    def estimate(
+        self, workloads: Sequence[Workload], processor: Processor, device: DeviceFacts | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(ms, sigma), each of shape (workloads,): :meth:`predict`, and the deviation of log-time.
+
+        What was measured has its measurement's own deviation.
+        """
+        return self._answer(workloads, processor, device, sure=True)
+
+    def _answer(
+        self, workloads: Sequence[Workload], processor: Processor, device: DeviceFacts | None, sure: bool
+    ) -> tuple[Rows, Rows]:
         known = self._processors.get(processor)
         if known is None:
             raise UserError(
@@ -101,11 +146,42 @@ class CostModel:
                 f"samples: {self.provenance.get('samples')}",
                 "measure the device: tvm-codl measure MODEL",
             )
-        result = np.array([known.measured.get(w.key, np.nan) for w in workloads], dtype=np.float64)
-        missing = np.flatnonzero(np.isnan(result)).tolist()
-        if missing:
-            result[missing] = _predict([workloads[i] for i in missing], known)
-        return result
+        facts = device or self.device
+        described = self._describer(processor, facts)(workloads)
+        log_ms, sigma = known.learned.both(described) if sure else (known.learned.log_ms(described), None)
+        spread = np.full(len(log_ms), LEAST_SIGMA) if sigma is None else sigma
+        if facts != self.device:
+            return np.exp(log_ms), spread
+        keys, wholes, axes, sizes = _places(workloads)
+        # Pieces of an operator that cannot run do not run either.
+        failed = {key for key, (ms, _) in known.measured.items() if not math.isfinite(ms)}
+        pieces = np.array([i for i, axis in enumerate(axes) if axis], dtype=np.intp)
+        if len(pieces):
+            places: list[Place] = [(wholes[i], axes[i]) for i in pieces.tolist()]
+            moved = known.anchors.move(places, sizes[pieces], log_ms[pieces], spread[pieces])
+            log_ms[pieces], spread[pieces] = moved
+        ms = np.exp(log_ms)
+        for i, key in enumerate(keys):
+            found = known.measured.get(key)
+            if found is not None:
+                ms[i], spread[i] = found
+            elif failed and wholes[i] in failed:
+                ms[i] = math.inf
+        return ms, spread
+
+    def steps(self, workloads: Sequence[Workload]) -> list[dict[str, int]]:
+        """Of each operator, how many channels and rows the tiles of its kernels take: cuts at multiples leave no tails."""
+        found: list[dict[str, int]] = [{} for _ in workloads]
+        for processor in PROCESSORS:
+            s = self._describer(processor, self.device)(workloads).schedules
+            tiled = (s.task == CONVOLUTION) | (s.task == PRODUCT)
+            channels = np.where(tiled, s.lanes * s.blocks, np.where(s.task == STRIPS, s.lanes, 0)).tolist()
+            rows = np.where(s.task != NONE, s.rows, 0).tolist()
+            for step, c, r in zip(found, channels, rows, strict=True):
+                for axis, size in (("channels", c), ("columns", c), ("height", r)):
+                    if size and max(size, step.get(axis, 1)) % min(size, step.get(axis, size)) == 0:
+                        step[axis] = max(size, step.get(axis, 1))
+        return found
 
     def measured(self, workload: Workload, processor: Processor) -> bool:
         """Whether :meth:`predict` returns a measurement for it."""
@@ -117,6 +193,8 @@ class CostModel:
         value = {
             "format": FORMAT,
             "provenance": self.provenance,
+            "device": self.device,
+            "tunings": self.tunings,
             "processors": {name: _to_json(known) for name, known in self._processors.items()},
         }
         Path(path).write_bytes(msgspec.json.encode(value))
@@ -126,141 +204,54 @@ class CostModel:
         """Raises :class:`UserError` for a file that is no cost model, or one of other features."""
         try:
             value = msgspec.json.decode(Path(path).read_bytes())
-            if value["format"] != FORMAT or value["provenance"]["features"] != list(NAMES):
+            if value["format"] != FORMAT or value["provenance"]["features"] != [*NAMES, *TERMS]:
                 raise ValueError("it was made by another version of tvm_codl")
-            known = {name: _from_json(stored) for name, stored in value["processors"].items()}
-            return cls(known, value["provenance"])
-        except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError, xgb.core.XGBoostError) as error:
+            known = {name: _from_json(value["processors"][name]) for name in PROCESSORS if name in value["processors"]}
+            device = msgspec.convert(value["device"], DeviceFacts)
+            return cls(known, value["provenance"], device, msgspec.convert(value["tunings"], Tunings))
+        except (OSError, msgspec.MsgspecError, KeyError, TypeError, ValueError, xgb.core.XGBoostError) as error:
             raise UserError(
                 f"{path} cannot be used as a cost model", str(error) or repr(error), "train again: tvm-codl train"
             ) from error
 
 
-def _learn(times: Sequence[tuple[Workload, float]]) -> _Processor:
-    finite = [(workload, ms) for workload, ms in times if 0 < ms < math.inf]
-    workloads = [workload for workload, _ in finite]
-    rows = features(workloads)
-    log_ms = np.log(np.array([ms for _, ms in finite]))
-    absolute = ridge(_linear(rows), rows, log_ms)
-    measured = {workload.key: ms for workload, ms in times}
-    known = _Processor(measured, {}, absolute, Regression([LN2]))
-    pieces = [i for i, w in enumerate(workloads) if w.whole and 0 < measured.get(w.whole.key, 0.0) < math.inf]
-    if pieces:
-        wholes = np.log([measured[whole.key] for i in pieces if (whole := workloads[i].whole)])
-        known.share = boost(_share(rows[pieces]), rows[pieces], log_ms[pieces] - wholes, [LN2])
-    known.cuts = _anchors(workloads, log_ms, rows, known)
-    return known
-
-
-def _linear(rows: Rows) -> Rows:
-    return np.column_stack([np.ones(len(rows)), rows[:, LINEAR]])
-
-
-def _share(rows: Rows) -> Rows:
-    """log2 of the piece's share of the work; of the bytes for operators that compute nothing."""
-    work, moved = rows[:, WORK_SHARE], rows[:, BYTES_SHARE]
-    return np.where(work < 0, work, moved)[:, None]
-
-
-def _levels(workloads: Sequence[Workload], known: _Processor) -> Rows:
-    """Log-time of each workload's whole operator, measured or predicted."""
-    wholes = {w.key: w for w in (workload.whole or workload for workload in workloads)}
-    unknown = [w for key, w in wholes.items() if key not in known.measured]
-    level = {key: math.log(max(known.measured[key], 1e-9)) for key in wholes if key in known.measured}
-    rows = features(unknown)
-    for workload, value in zip(unknown, known.absolute.log_ms(_linear(rows), rows), strict=True):
-        level[workload.key] = float(value)
-    return np.array([level[(workload.whole or workload).key] for workload in workloads])
-
-
-def _curve(workloads: Sequence[Workload], rows: Rows, known: _Processor) -> Rows:
-    """Log-time without the correction by neighbouring cuts."""
-    curve = _levels(workloads, known)
-    pieces = np.array([i for i, w in enumerate(workloads) if w.cut], dtype=np.intp)
-    if len(pieces):
-        curve[pieces] += _log_share([workloads[i] for i in pieces.tolist()], rows[pieces], known)
-    return curve
-
-
-def _log_share(pieces: Sequence[Workload], rows: Rows, known: _Processor) -> Rows:
-    """Log of a piece's share of its operator's time: the mean of two views whose errors differ.
-
-    One learned shares, the other takes both times from scratch.  On synthetic latencies with waves, 3 measured cuts
-    an axis, held-out cuts: 91 % within a tenth with the first alone, 93.5 % with both (1 cut: 84 and 88 %).
-    """
-    learned = known.share.log_ms(_share(rows), rows)
-    wholes = {whole.key: whole for piece in pieces if (whole := piece.whole)}
-    whole_rows = features(list(wholes.values()))
-    log_ms = known.absolute.log_ms(_linear(whole_rows), whole_rows)
-    level = dict(zip(wholes, log_ms.tolist(), strict=True))
-    scratch = known.absolute.log_ms(_linear(rows), rows) - [level[w.whole.key] for w in pieces if w.whole]
-    result: Rows = (learned + scratch) / 2
-    return result
-
-
-def _anchors(
-    workloads: Sequence[Workload], log_ms: Rows, rows: Rows, known: _Processor
-) -> dict[tuple[str, str], tuple[list[float], list[float], list[float]]]:
-    """Per operator and axis: measured sizes in order, what the learned curve misses there, and the log-times."""
-    curve = _curve(workloads, rows, known)
-    found: dict[tuple[str, str], dict[int, list[tuple[float, float]]]] = {}
-    for i, w in enumerate(workloads):
-        if w.cut and w.whole:
-            sizes = found.setdefault((w.whole.key, w.cut.axis), {})
-            if w.whole.key in known.measured and math.isfinite(known.measured[w.whole.key]):
-                sizes.setdefault(w.cut.extent, [(0.0, math.log(known.measured[w.whole.key]))])
-            sizes.setdefault(w.cut.hi - w.cut.lo, []).append((log_ms[i] - curve[i], log_ms[i]))
-    anchors = {}
-    for place, sizes in found.items():
-        order = sorted(sizes)
-        means = [np.mean(sizes[size], axis=0) for size in order]
-        anchors[place] = (
-            [float(size) for size in order],
-            [float(mean[0]) for mean in means],
-            [float(mean[1]) for mean in means],
-        )
-    return anchors
-
-
-def _predict(workloads: Sequence[Workload], known: _Processor) -> Rows:
-    log_ms = _curve(workloads, features(workloads), known)
-    groups: dict[tuple[str, str], list[int]] = {}
-    for i, w in enumerate(workloads):
-        if w.cut and w.whole and (w.whole.key, w.cut.axis) in known.cuts:
-            groups.setdefault((w.whole.key, w.cut.axis), []).append(i)
-    for place, members in groups.items():
-        sizes, missed, times = known.cuts[place]
-        at = np.array([cut.hi - cut.lo for i in members if (cut := workloads[i].cut)], dtype=np.float64)
-        corrected = log_ms[members] + np.interp(at, sizes, missed)
-        log_ms[members] = _between(corrected, at, sizes, times)
-    result: Rows = np.exp(log_ms)
-    return result
-
-
-def _between(log_ms: Rows, at: Rows, sizes: list[float], times: list[float]) -> Rows:
-    """A larger piece takes longer: no more than the next larger measured one, no less than the next smaller."""
-    right = np.searchsorted(sizes, at)
-    left = np.searchsorted(sizes, at, side="right") - 1
-    padded = np.array([-np.inf, *times, np.inf])
-    low, high = padded[left + 1], padded[np.minimum(right, len(sizes)) + 1]
-    return np.clip(log_ms, np.minimum(low, high), np.maximum(low, high))
+def _places(workloads: Sequence[Workload]) -> tuple[list[str], list[str], list[str], Rows]:
+    """(keys, keys of their operators, axes, units along them) of workloads."""
+    if isinstance(workloads, Pieces):
+        names = [whole.key for whole in workloads.wholes]
+        wholes = [names[place] for place in workloads.whole_of]
+        return workloads.keys, wholes, workloads.axes, workloads.sizes.astype(np.float64)
+    return (
+        [w.key for w in workloads],
+        [(w.whole or w).key for w in workloads],
+        [w.cut.axis if w.cut else "" for w in workloads],
+        np.array([w.cut.hi - w.cut.lo if w.cut else 1 for w in workloads], dtype=np.float64),
+    )
 
 
 def _to_json(known: _Processor) -> dict[str, Any]:
+    found = known.anchors
     return {
-        "measured": {key: ms for key, ms in known.measured.items() if math.isfinite(ms)},
+        "measured": {key: value for key, value in known.measured.items() if math.isfinite(value[0])},
         # JSON has no infinity.
-        "failed": [key for key, ms in known.measured.items() if not math.isfinite(ms)],
-        "cuts": [[key, axis, *curve] for (key, axis), curve in known.cuts.items()],
-        "absolute": known.absolute.to_json(),
-        "share": known.share.to_json(),
+        "failed": [key for key, value in known.measured.items() if not math.isfinite(value[0])],
+        "learned": known.learned.to_json(),
+        "curves": [[key, axis, curve] for (key, axis), curve in found.curves.items()],
+        "wholes": found.wholes,
+        "trust": found.trust,
     }
 
 
 def _from_json(value: Mapping[str, Any]) -> _Processor:
+    measured = msgspec.convert(value["measured"], dict[str, tuple[float, float]])
+    failed = msgspec.convert(value["failed"], list[str])
+    curves = msgspec.convert(value["curves"], list[tuple[str, str, Curve]])
     return _Processor(
-        {**value["measured"], **dict.fromkeys(value["failed"], math.inf)},
-        {(key, axis): (sizes, missed, times) for key, axis, sizes, missed, times in value["cuts"]},
-        Regression.from_json(value["absolute"]),
-        Regression.from_json(value["share"]),
+        {**measured, **dict.fromkeys(failed, (math.inf, LEAST_SIGMA))},
+        Learned.from_json(value["learned"]),
+        Anchors(
+            {(key, axis): curve for key, axis, curve in curves},
+            msgspec.convert(value["wholes"], dict[str, float]),
+            msgspec.convert(value["trust"], Trust),
+        ),
     )

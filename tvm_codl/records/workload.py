@@ -18,7 +18,15 @@ from tvm_codl.errors import UserError
 from tvm_codl.graph import split
 from tvm_codl.graph.names import anchor_of
 from tvm_codl.graph.opgraph import Const, Node, Operator, OpGraph, Shape, Tensor
+from tvm_codl.graph.rule import window_pads
 
+#: Operators that take an exponential function, or one that costs as much, of each value.
+# fmt: off
+EXPONENTIAL = frozenset((
+    "exp", "sigmoid", "tanh", "erf", "fast_exp", "fast_tanh", "fast_erf", "nn.softmax", "nn.fast_softmax",
+    "nn.log_softmax", "log", "power", "sqrt", "rsqrt",
+))
+# fmt: on
 _BYTES = {"bool": 1, "int8": 1, "uint8": 1, "float16": 2, "int16": 2, "int64": 8, "float64": 8}
 
 
@@ -55,7 +63,10 @@ class Workload(msgspec.Struct, frozen=True):
     """One operator or a piece of it.  ``whole`` is the operator that a piece is of, None for an operator itself.
 
     Sizes are those of the anchor (the convolution, pooling, ... of the fused operator) as this piece runs it, with
-    ``height`` and ``width`` 1 where it has none; bytes are those of the whole fused operator's arguments.
+    ``height`` and ``width`` 1 where it has none; bytes are those of the whole fused operator's arguments, ``bytes_data``
+    those of the anchor's first alone.  ``stride`` and ``dilation`` are those of the height.  ``bytes_relayout`` are
+    written again with the split axis outermost, where it does not lie so by itself.  ``exponentials`` counts the values of
+    which an exponential function is taken.
     """
 
     key: str
@@ -79,6 +90,15 @@ class Workload(msgspec.Struct, frozen=True):
     bytes_weights: int
     bytes_out: int
     body: int
+    stride_w: int = 1
+    dilation_w: int = 1
+    pad_top: int = 0
+    pad_left: int = 0
+    pad_bottom: int = 0
+    pad_right: int = 0
+    bytes_data: int = 0
+    bytes_relayout: int = 0
+    exponentials: int = 0
     cut: Cut | None = None
     whole: Workload | None = None
 
@@ -95,7 +115,7 @@ class Workload(msgspec.Struct, frozen=True):
 
 def workloads(operator: Operator, graph: OpGraph, pieces: Iterable[tuple[str, int, int]]) -> list[Workload]:
     """:meth:`Workload.of` for many pieces ``(axis, lo, hi)`` of one operator; axis ``""`` gives the operator."""
-    whole = _whole(operator, graph)
+    whole = described(operator, graph)
     return [
         _piece(whole, operator, graph, axis, _cut(operator, graph, axis, lo, hi)) if axis else whole
         for axis, lo, hi in pieces
@@ -109,14 +129,14 @@ def _from_key(key: str) -> Workload:
     except msgspec.DecodeError as error:
         raise UserError("a record's workload is no workload", f"{key[:80]!r}: {error}") from error
     operator, graph = _rebuild(structure)
-    described = _whole(operator, graph)
+    known = described(operator, graph)
     if structure.cut is None:
-        return described
+        return known
     # An axis may have had its name from the neighbours in the network; its number is the operator's own.
     names = [axis.name for axis in split.axes(operator, graph).values() if axis.index == structure.cut.index]
     if not names:
         raise UserError("a record's workload is a piece that no split rule makes any more", repr(structure.cut))
-    return _piece(described, operator, graph, names[0], structure.cut)
+    return _piece(known, operator, graph, names[0], structure.cut)
 
 
 def _rebuild(structure: Structure) -> tuple[Operator, OpGraph]:
@@ -130,7 +150,8 @@ def _rebuild(structure: Structure) -> tuple[Operator, OpGraph]:
     return operator, OpGraph(tensors, (operator,), inputs, outputs)
 
 
-def _whole(operator: Operator, graph: OpGraph) -> Workload:
+def described(operator: Operator, graph: OpGraph) -> Workload:
+    """The operator's workload."""
     structure = Structure(
         operator.kind,
         tuple(Value(graph.tensors[i].shape, graph.tensors[i].dtype) for i in operator.inputs),
@@ -161,10 +182,13 @@ def _describe(key: str, piece: split.Piece, graph: OpGraph, cut: Cut | None, who
     operator = piece.operator
     node = operator.body[anchor_of(operator.body)]
     attrs = node.attrs
-    layout = str(attrs.get("data_layout") or attrs.get("layout") or "NHWC")
-    batch, out_h, out_w, out_c = _image(node.results[0], str(attrs.get("out_layout") or layout))
-    _, in_h, in_w, in_c = _image(_argument(node, 0, piece), layout)
+    layout = layout_of(node)
+    batch, out_h, out_w, out_c = image(node.results[0], str(attrs.get("out_layout") or layout))
+    _, in_h, in_w, in_c = image(_argument(node, 0, piece), layout)
     kernel_h, kernel_w = _kernel(node, piece)
+    pads = _pads(attrs.get("padding"))
+    data, types = _argument(node, 0, piece), [graph.tensors[i].dtype for i in operator.inputs]
+    bytes_out = sum(_bytes(shape, operator.body[-1].dtype) for shape in operator.body[-1].results)
     return Workload(
         key=key,
         kind=operator.kind,
@@ -183,16 +207,29 @@ def _describe(key: str, piece: split.Piece, graph: OpGraph, cut: Cut | None, who
         dilation=_first(attrs.get("dilation"), 1),
         groups=_first(attrs.get("groups"), 1),
         flops=operator.flops,
-        bytes_in=sum(map(_bytes, piece.feed_shapes, (graph.tensors[i].dtype for i in operator.inputs))),
+        bytes_in=sum(map(_bytes, piece.feed_shapes, types)),
         bytes_weights=sum(_bytes(const.shape, const.dtype) for const in operator.consts),
-        bytes_out=sum(_bytes(shape, operator.body[-1].dtype) for shape in operator.body[-1].results),
+        bytes_out=bytes_out,
         body=len(operator.body),
+        stride_w=_first(attrs.get("strides"), 1, -1),
+        dilation_w=_first(attrs.get("dilation"), 1, -1),
+        pad_top=pads[0],
+        pad_left=pads[1],
+        pad_bottom=pads[2],
+        pad_right=pads[3],
+        bytes_data=_bytes(data, node.dtype) if data else 0,
+        bytes_relayout=bytes_out if cut and math.prod(operator.body[-1].results[0][: cut.index]) > 1 else 0,
+        exponentials=sum(math.prod(n.results[0]) for n in operator.body if n.op in EXPONENTIAL),
         cut=cut,
         whole=whole,
     )
 
 
-def _image(shape: Shape, layout: str) -> tuple[int, int, int, int]:
+def layout_of(node: Node) -> str:
+    return str(node.attrs.get("data_layout") or node.attrs.get("layout") or "NHWC")
+
+
+def image(shape: Shape, layout: str) -> tuple[int, int, int, int]:
     """(batch, height, width, channels); matrices are (rows, 1, 1, columns), stacks (stack, rows, 1, columns)."""
     if len(shape) == 4 and sorted(layout) == sorted("NCHW"):
         batch, height, width, channels = (shape[layout.index(letter)] for letter in "NHWC")
@@ -228,4 +265,15 @@ def _first(value: Any, default: int, at: int = 0) -> int:
 
 
 def _bytes(shape: Shape, dtype: str) -> int:
-    return math.prod(shape) * _BYTES.get(dtype, 4)
+    return math.prod(shape) * width(dtype)
+
+
+def width(dtype: str) -> int:
+    """Bytes of one value."""
+    return _BYTES.get(dtype, 4)
+
+
+def _pads(value: Any) -> tuple[int, int, int, int]:
+    """Top, left, bottom, right; zero for what pads otherwise than a window in two dimensions."""
+    known = isinstance(value, (list, tuple)) and len(value) in (1, 2, 4) and all(isinstance(n, int) for n in value)
+    return window_pads(list(value)) if known else (0, 0, 0, 0)

@@ -4,8 +4,11 @@ import numpy as np
 
 from tests.unit.cost.latency import network, pieces
 from tests.unit.plan.networks import Network
-from tvm_codl.cost.features import NAMES, features
+from tvm_codl.cost.device import DeviceFacts
+from tvm_codl.cost.features import NAMES, Describer, features, joined
+from tvm_codl.records.pieces import Pieces
 from tvm_codl.records.workload import Workload
+from tvm_codl.tiling.tuned import Tunings
 
 
 def test_one_finite_column_a_name() -> None:
@@ -30,9 +33,26 @@ def test_values() -> None:
     operator = graph.operators[0]
     whole, half = features([Workload.of(operator, graph), Workload.of(operator, graph, "channels", 0, 20)])
     named = dict(zip(NAMES, half, strict=True))
-    assert named["log_out_c"] == np.log2(20) and named["log_in_c"] == 5
-    assert named["fill_out_c_8"] == 20 / 24 and named["fill_out_c_16"] == 20 / 32 and named["fill_out_c_4"] == 1
-    assert named["log_share"] == named["log_flops_share"] == -1
-    assert named["log_padded_share_16"] == np.log2(32 / 48)
+    assert named["log_out_c"] == np.log2(21) and named["log_in_c"] == np.log2(33)
+    assert named["share"] == 0.5 and named["relayouts"] == 1 and named["tile_depth"] == np.log2(3 * 3 * 32)
+    # 20 channels are computed as two vectors of 16, the last one filled up with constant zeros.
+    assert named["tile_lanes"] == 4 and named["packs"] == 0 and named["fill"] == 20 / 32
     assert named["kind_conv2d"] == named["axis_channels"] == 1 and named["axis_height"] == 0
-    assert dict(zip(NAMES, whole, strict=True))["log_share"] == 0
+    assert dict(zip(NAMES, whole, strict=True))["share"] == 1
+
+
+def test_many_pieces_at_once_have_the_features_of_single_ones() -> None:
+    graph = network()
+    for processor in ("cpu", "gpu"):
+        describe = Describer(Tunings(), processor, DeviceFacts(gpu_lanes=4, gpu_threads=64))
+        together, single = Pieces(graph), []
+        for index, operator in enumerate(graph.operators):
+            together.add(operator)
+            single.append(Workload.of(operator, graph))
+            for piece in pieces(graph, index):
+                assert piece.cut is not None
+                together.add(operator, piece.cut.axis, [piece.cut.lo], [piece.cut.hi])
+                single.append(piece)
+        assert np.array_equal(describe(together).rows, describe(single).rows)
+        assert np.array_equal(describe(together).work, describe(single).work)
+        assert np.array_equal(joined([describe(single), describe(together)]).rows[len(single) :], describe(single).rows)

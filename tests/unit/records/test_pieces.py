@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.graph.graphs import POOL, conv2d, node, single
+from tests.unit.plan.networks import Network
+from tvm_codl.graph.opgraph import Operator, OpGraph
+from tvm_codl.graph.split import NoSplit, axes
+from tvm_codl.records.pieces import NUMBERS, Pieces, add_halves, numbers_along, numbers_of
+from tvm_codl.records.workload import Workload, workloads
+
+
+def check(operator: Operator, graph: OpGraph) -> int:
+    """All halves along all axes at once, against one by one; how many axes were plain arithmetic."""
+    quick = 0
+    for axis in axes(operator, graph).values():
+        cuts = list(range(axis.granule, axis.extent, axis.granule))
+        parts = [(0, at) for at in cuts] + [(at, axis.extent) for at in cuts]
+        slow = workloads(operator, graph, [(axis.name, lo, hi) for lo, hi in parts])
+        lo, hi = (np.array([part[k] for part in parts], dtype=np.int64) for k in (0, 1))
+        found = numbers_along(operator, graph, Workload.of(operator, graph), axis.index, lo, hi)
+        if found is not None:
+            quick += 1
+            assert np.array_equal(found, numbers_of(slow))
+        first, second = Pieces(graph), Pieces(graph)
+        add_halves(first, second, operator, axis.name, cuts)
+        assert [*first, *second] == slow
+        assert [*first.keys, *second.keys] == [w.key for w in slow]
+        assert np.array_equal(np.concatenate([first.numbers, second.numbers]), numbers_of(slow))
+        assert [*first.sizes, *second.sizes] == [hi - lo for lo, hi in parts]
+    return quick
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(4, 24), st.integers(1, 3), st.integers(1, 6), st.sampled_from([1, 2, 3, 5]), st.integers(1, 2),
+    st.integers(1, 2), st.integers(0, 2), st.integers(0, 2), st.sampled_from([1, 2, 4]), st.booleans(),
+)  # fmt: skip
+def test_convolutions(
+    rows: int, width: int, blocks: int, kernel: int, stride: int, dilation: int, top: int, bottom: int, groups: int,
+    depthwise: bool,
+) -> None:  # fmt: skip
+    if rows + top + bottom < (kernel - 1) * dilation + 1:
+        return
+    outputs = groups * blocks
+    layout = "HWOI" if depthwise and groups > 1 else "HWIO"
+    inputs = groups if layout == "HWOI" else groups * width
+    attrs = {"strides": [stride, 1], "dilation": [dilation, 1], "padding": [top, 0, bottom, 0], "groups": groups}
+    operator, graph = conv2d(rows, inputs, outputs, kernel, kernel_layout=layout, **attrs)
+    check(operator, graph)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(3, 20), st.integers(1, 3), st.integers(1, 2), st.integers(0, 1), st.sampled_from(["max", "avg"]))
+def test_poolings(rows: int, size: int, stride: int, pad: int, how: str) -> None:
+    if pad >= size or rows + 2 * pad < size:
+        return
+    attrs = {**POOL, "pool_size": [size, size], "strides": [stride, stride], "padding": [pad] * 4}
+    out = (rows + 2 * pad - size) // stride + 1
+    across = (8 + 2 * pad - size) // stride + 1
+    check(*single([(1, rows, 8, 12)], [], node(f"nn.{how}_pool2d", attrs, "i0", (1, out, across, 12))))
+
+
+@pytest.mark.parametrize("shape", [(1, 7, 5, 12), (3, 4), (2, 6, 8)])
+def test_elementwise(shape: tuple[int, ...]) -> None:
+    scale = (1,) * (len(shape) - 1) + shape[-1:]
+    body = (node("multiply", {}, "i0 i1", shape), node("sigmoid", {}, "n0", shape), node("add", {}, "n1 c0", shape))
+    operator, graph = single([shape, scale], [shape[-1:]], *body)
+    assert check(operator, graph) == len(axes(operator, graph)) > 0
+
+
+def test_what_is_no_plain_arithmetic_is_described_one_by_one() -> None:
+    shape = (1, 8, 6, 4)
+    twice = single([shape], [], node("nn.relu", {}, "i0", shape), node("add", {}, "n0 i0", shape))
+    assert check(*twice) == 0
+    made = Network(1, 12, 12, 8)
+    made.add(made.conv(0, 8), 0)
+    graph = made.graph()
+    for operator in graph.operators:
+        assert check(operator, graph) == 2
+
+
+def test_whole_operators_lie_between_pieces() -> None:
+    made = Network(1, 12, 12, 8)
+    made.conv(0, 16)
+    graph = made.graph()
+    pieces = Pieces(graph)
+    pieces.add(graph.operators[0], "height", [0, 3], [3, 12])
+    pieces.add(graph.operators[0])
+    single_ones = workloads(graph.operators[0], graph, [("height", 0, 3), ("height", 3, 12), ("", 0, 0)])
+    assert list(pieces) == single_ones and pieces[-1] == single_ones[-1] and len(pieces) == 3
+    assert pieces.numbers.shape == (3, len(NUMBERS)) and list(pieces.extents) == [12, 12, 1]
+    assert list(Pieces(graph)) == [] and Pieces(graph).numbers.shape == (0, len(NUMBERS))
+    with pytest.raises(NoSplit):
+        pieces.add(graph.operators[0], "depth", [0], [1])
+    with pytest.raises(IndexError):
+        pieces[3]
