@@ -21,14 +21,14 @@ test-slow: $(INSTALLED)
 	$(PYTEST) -m slow tests
 
 lint: $(INSTALLED)
-	$(BIN)/ruff check tvm_codl tests benchmarks
-	$(BIN)/ruff format --check tvm_codl tests benchmarks
+	$(BIN)/ruff check tvm_codl tests benchmarks tutorials
+	$(BIN)/ruff format --check tvm_codl tests benchmarks tutorials
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(NATIVE)
 
 format: $(INSTALLED)
-	$(BIN)/ruff check --fix tvm_codl tests benchmarks
-	$(BIN)/ruff format tvm_codl tests benchmarks
+	$(BIN)/ruff check --fix tvm_codl tests benchmarks tutorials
+	$(BIN)/ruff format tvm_codl tests benchmarks tutorials
 	$(BIN)/clang-format -i $(NATIVE)
 
 install: $(INSTALLED)

@@ -189,3 +189,7 @@ def bench(
         plan=plan_path,
         timeline=tuple(timelines[middle]),
     )
+
+
+#: The public name: ``tvm_codl.bench`` is this module.
+compare = bench

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import tvm
 
 from tvm_codl.build.elf import check_library
 from tvm_codl.build.library import build
+from tvm_codl.cost.device import DeviceFacts
 from tvm_codl.cost.model import CostModel, samples_of
 from tvm_codl.device.opencl import cache_dir
 from tvm_codl.device.profile import DeviceProfile
@@ -23,28 +24,27 @@ from tvm_codl.errors import DeviceError, UserError
 from tvm_codl.frontend.model import LoadedModel
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis, axes
+from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.builders import build_all
-from tvm_codl.measure.probe import split_probes, whole_probes
+from tvm_codl.measure.guided import Guided, grid_probes, guide
 from tvm_codl.measure.session import Session, open_remote
 from tvm_codl.measure.sharing import measure_sharing
-from tvm_codl.plan.candidates import Candidate, candidates
 from tvm_codl.plan.explain import uniform_plan
-from tvm_codl.plan.plan import Placement, Plan
-from tvm_codl.plan.search import search
+from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.verify import verify_plan
-from tvm_codl.records.store import RecordStore
+from tvm_codl.records.record import Record
+from tvm_codl.records.store import FILE_NAME, RecordStore
 from tvm_codl.relay.annotate import AnnotateCoExecution
 from tvm_codl.relay.extract import extract
 from tvm_codl.relay.partition import PartitionCoExecution
 from tvm_codl.runtime.comodule import CoModule
 from tvm_codl.targets import Toolchain, toolchain
+from tvm_codl.tiling.tuned import Tunings, read, shipped
 
 Log = Callable[[str], None]
 
-#: Operators below this share of the whole time are not worth a measurement of their pieces.
-WORTH_MEASURING = 0.01
-ROUNDS = 3
-FEWEST_PROBES = 32
+#: Probes of a grid between two lines of progress.
+GRID_STEP = 96
 #: A plan that loses to a single processor is looked at again, since whatever else runs on the machine takes away the one
 #: thing that co-execution needs: both processors at once.
 LOOKS = 3
@@ -74,7 +74,7 @@ def prepare(model: LoadedModel) -> Prepared:
 
 def default_records() -> Path:
     """The record store that all commands share unless told otherwise."""
-    return cache_dir() / "records.sqlite"
+    return cache_dir() / FILE_NAME
 
 
 def make_plan(
@@ -89,39 +89,86 @@ def make_plan(
 ) -> Plan:
     """Measures, learns and plans, and measures the plan against each processor alone.
 
-    ``budget_s`` bounds the measuring of pieces (whole operators are always measured).  With ``check`` the result is
-    never slower than the better processor: where the measured plan loses, that processor is the plan.
+    ``budget_s`` bounds the measuring of pieces (whole operators and a few pieces are always measured); see
+    :func:`measure_network`.  With ``check`` the result is never slower than the better processor: where the measured plan
+    loses, that processor is the plan.
     """
+    found = measure_network(
+        prepared, phone, budget=Budget(seconds=budget_s), log=log, records=records, tuning_records=tuning_records
+    )
+    return _checked(prepared, found.plan, phone, toolchain(phone.profile, tuning_records), log) if check else found.plan
+
+
+def measure_network(
+    prepared: Prepared,
+    phone: Any,
+    *,
+    budget: Budget | str = "5min",
+    log: Log = lambda _: None,
+    records: Path | None = None,
+    tuning_records: Path | None = None,
+) -> Guided:
+    """Measures a network's operators and pieces on a phone, those first that could change the plan.
+
+    ``budget`` is a :class:`Budget` or its text: ``"200"`` measurements, ``"90s"``, ``"5min"``.  Every record goes to the
+    store ``records`` at once; what it holds already costs nothing, so a run that was interrupted goes on where it was::
+
+        with codl.connect() as phone:
+            found = codl.measure_network(codl.prepare(model), phone, budget="200", log=print)
+        found.plan, found.rounds, found.model
+
+    The plan is the predicted best and not yet run; :func:`make_plan` also measures it against each processor alone.
+    Raises :class:`UsageError` for a budget that is none or too small, :class:`DeviceError` where the phone goes away.
+    """
+    allowed = Budget.parse(budget) if isinstance(budget, str) else budget
     tools = toolchain(phone.profile, tuning_records)
-    started = time.monotonic()
     with RecordStore(records or default_records()) as store:
         session = measuring(prepared, phone, tools, store, log)
         sharing = measure_sharing(phone, tools.cpu, tools.gpu)
         log(
             f"a wait costs {sharing.wait_cpu_ms * 1e3:.0f} us, a change of layout {sharing.relayout_ms_per_mb:.2f} ms/MB"
         )
-        before = time.monotonic()
-        known = {(r.workload, r.processor): r for r in session.measure(whole_probes(prepared.graph))}
-        each_s = (time.monotonic() - before) / max(len(known), 1)
-        deadline = started + budget_s
-        plan = None
-        for number in range(ROUNDS + 1):
-            model = CostModel.fit(samples_of(known.values()), {"device": phone.profile.name, "build": tools.build_id})
-            choices = candidates(prepared.graph, prepared.axes, model)
-            plan = search(prepared.graph, choices, sharing, prepared.axes, prepared.name, phone.profile.name)
-            log(f"round {number}: predicted {plan.predicted_ms:.2f} ms after {len(known)} measurements")
-            wanted = split_probes(prepared.graph, prepared.axes, _worth_measuring(prepared, plan, choices))
-            missing = [p for p in wanted if (p.key, p.processor) not in known]
-            # As many as the budget has time for, the costliest operators' first; a few always, or there is no plan to speak of.
-            affordable = max(
-                FEWEST_PROBES if number == 0 else 0, int((deadline - time.monotonic()) / max(each_s, 1e-3))
-            )
-            missing = missing[:affordable]
-            if number == ROUNDS or not missing:
-                break
-            known |= {(r.workload, r.processor): r for r in session.measure(missing)}
-    assert plan is not None
-    return _checked(prepared, plan, phone, tools, log) if check else plan
+        return guide(
+            prepared.graph,
+            prepared.axes,
+            session,
+            sharing,
+            allowed,
+            known=store.query(device=phone.profile.name, build=tools.build_id, mode="alone"),
+            name=prepared.name,
+            device=phone.profile.name,
+            fit=learner(phone.profile, tools),
+            log=log,
+        )
+
+
+def learner(profile: DeviceProfile, tools: Toolchain) -> Callable[[Iterable[Record]], CostModel]:
+    """What makes a cost model of a phone's records, knowing its profile and the tuned kernels that its builds use."""
+    facts = DeviceFacts.of(msgspec.to_builtins(profile))
+    tunings = Tunings(shipped().entries + read(tools.records).entries)
+    provenance = {"device": profile.name, "build": tools.build_id}
+    return lambda records: CostModel.fit(samples_of(records, facts), provenance, facts, tunings)
+
+
+def measure_grid(
+    prepared: Prepared,
+    phone: Any,
+    *,
+    log: Log = lambda _: None,
+    records: Path | None = None,
+    tuning_records: Path | None = None,
+) -> list[Record]:
+    """Measures every operator whole and split along each axis in tenths: thousands of records where a plan needs a
+    tenth of them.  Returns them; what is on record already is not measured again."""
+    tools = toolchain(phone.profile, tuning_records)
+    probes = grid_probes(prepared.graph, prepared.axes)
+    found: list[Record] = []
+    with RecordStore(records or default_records()) as store:
+        session = measuring(prepared, phone, tools, store, log)
+        for start in range(0, len(probes), GRID_STEP):
+            found += session.measure(probes[start : start + GRID_STEP])
+            log(f"{len(found)} of {len(probes)} measured")
+    return found
 
 
 def measuring(prepared: Prepared, phone: Any, tools: Toolchain, store: RecordStore, log: Log) -> Session:
@@ -138,25 +185,6 @@ def measuring(prepared: Prepared, phone: Any, tools: Toolchain, store: RecordSto
         log,
         tools.scheduled,
     )
-
-
-def _worth_measuring(
-    prepared: Prepared, plan: Plan, choices: Mapping[int, tuple[Candidate, ...]]
-) -> list[tuple[int, Placement]]:
-    """The plan's own splits, and along each axis of a costly operator the split that looks best; costly ones first."""
-    total = sum(min(c.ms for c in choices[o.operator]) for o in plan.operators) or 1.0
-    wanted = []
-    for planned in sorted(plan.operators, key=lambda o: -min(c.ms for c in choices[o.operator][:2])):
-        options = choices[planned.operator]
-        if min(c.ms for c in options[:2]) < WORTH_MEASURING * total:
-            continue
-        if planned.placement.on == "split":
-            wanted.append((planned.operator, planned.placement))
-        for axis in prepared.axes[planned.operator]:
-            along = [c for c in options if c.placement.axis == axis]
-            if along:
-                wanted.append((planned.operator, min(along, key=lambda c: c.ms).placement))
-    return wanted
 
 
 def _checked(prepared: Prepared, plan: Plan, phone: Any, tools: Toolchain, log: Log) -> Plan:

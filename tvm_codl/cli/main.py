@@ -15,10 +15,16 @@ from tvm_codl.errors import CodlError, UsageError, UserError
 COMMANDS = {
     "doctor": "Check that everything needed is here, and say how to mend what is not.",
     "serve": "Be a phone: the reference phone's server.",
+    "measure": "Measure a model's operators on a phone, where it could change the plan.",
+    "tune": "Tune the kernels of a model, or of a plan, on a phone with AutoTVM.",
     "plan": "Measure a phone and plan where each operator of a model runs.",
     "build": "Build one shared library that runs a model on both processors.",
     "run": "Run a model or a library on a phone.",
+    "train": "Learn from the records what operators cost.",
+    "evaluate": "Say how well operators' times are predicted, next to simpler models.",
+    "records": "List, export, import and merge what was measured.",
     "bench": "Compare CPU only, GPU only and co-execution in one interleaved run.",
+    "rank": "Rank models by latency: predict all, measure the best few.",
     "demo": "Detect text with PP-OCRv4, then run ResNet-18, on both processors at once.",
 }
 INTERRUPTED = 130
@@ -47,17 +53,20 @@ def cli() -> None:
     """Run every operator of a neural network on a phone's CPU and GPU at the same time."""
 
 
-def main() -> None:
-    """Runs the command line and exits: 0, 1 the user's mistake, 2 usage, 3 the device, 4 a failed check."""
+def main(command: click.Command = cli, name: str = "tvm-codl") -> None:
+    """Runs the command line and exits: 0, 1 the user's mistake, 2 usage, 3 the device, 4 a failed check.
+
+    A script of one's own gets the same with ``main(command, "name.py")``.
+    """
     os.environ.setdefault("TOPHUB_LOCATION", "NONE")  # or TVM tries a download
     signal.signal(signal.SIGTERM, _terminated)
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run(sys.argv[1:], command, name))
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: list[str], command: click.Command = cli, name: str = "tvm-codl") -> int:
     """The exit code of a command line; what the user should read has been written to stderr."""
     try:
-        code = cli.main(arguments, prog_name="tvm-codl", standalone_mode=False)
+        code = command.main(arguments, prog_name=name, standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)

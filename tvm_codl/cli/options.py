@@ -16,6 +16,7 @@ from tvm_codl.errors import UsageError
 if TYPE_CHECKING:
     from tvm_codl.device.reach import Phone
     from tvm_codl.frontend.model import LoadedModel
+    from tvm_codl.measure.fleet import Fleet
     from tvm_codl.plan.plan import Plan
     from tvm_codl.workflow import Prepared
 
@@ -53,21 +54,46 @@ def phone_options(command: Command) -> Command:
 
     @functools.wraps(command)
     def with_reach(
-        *, rpc_tracker: str, rpc_proxy: str, rpc_key: str, rpc_timeout: float, local: bool, **rest: Any
+        *,
+        rpc_tracker: str,
+        rpc_proxy: str,
+        rpc_key: str,
+        rpc_timeout: float,
+        rpc_phones: int,
+        local: bool,
+        **rest: Any,
     ) -> Any:
         if local and (rpc_tracker or rpc_proxy):
             raise UsageError("--local excludes --rpc-tracker and --rpc-proxy")
+        if rpc_phones > 1 and not rpc_tracker:
+            raise UsageError("several phones are found through a tracker", "--rpc-tracker is missing")
 
         @contextlib.contextmanager
-        def reach() -> Iterator[Phone]:
+        def reach() -> Iterator[Phone | Fleet]:
+            from tvm_codl.cli.output import talk
             from tvm_codl.device.reach import connect, phone_from_options
+            from tvm_codl.device.spec import Tracker
+            from tvm_codl.measure.fleet import connect_fleet
 
-            with connect(phone_from_options(rpc_tracker, rpc_proxy, rpc_key), timeout_s=rpc_timeout) as phone:
-                yield phone
+            place = phone_from_options(rpc_tracker, rpc_proxy, rpc_key)
+            if rpc_phones > 1 and isinstance(place, Tracker):
+                with connect_fleet(place, rpc_phones, rpc_timeout, talk) as fleet:
+                    yield fleet
+            else:
+                with connect(place, timeout_s=rpc_timeout) as phone:
+                    yield phone
 
         return command(reach=reach, **rest)
 
     for option in (
+        click.option(
+            "--rpc-phones",
+            type=click.IntRange(1),
+            default=1,
+            show_default=True,
+            metavar="N",
+            help="Measure on up to N phones with this key at once (through a tracker).",
+        ),
         click.option(
             "--rpc-timeout", type=float, default=20.0, show_default=True, help="Seconds to wait for the phone."
         ),
@@ -90,6 +116,27 @@ def measuring_options(command: Command) -> Command:
         ),
         click.option("--budget", type=float, default=120.0, show_default=True, help="Seconds to measure pieces for."),
     ):
+        command = option(command)
+    return command
+
+
+def tuning_options(command: Command) -> Command:
+    """How much to tune and to measure, and the folder of the results; the command gets ``trials``, ``budget``, ``output``.
+
+    For scripts that tune one model; together with :func:`phone_options` they need no argument of their own.
+    """
+    for option in (
+        click.option(
+            "-o", "--output", type=click.Path(file_okay=False, path_type=Path), default=".", show_default=True,
+            help="Folder of the results.",
+        ),
+        click.option(
+            "--budget", type=float, default=300.0, show_default=True, help="Seconds to measure pieces of operators for."
+        ),
+        click.option(
+            "--trials", type=click.IntRange(1), default=128, show_default=True, help="Configurations to try for each kernel."
+        ),
+    ):  # fmt: skip
         command = option(command)
     return command
 

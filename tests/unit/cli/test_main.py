@@ -106,6 +106,7 @@ def test_doctor(
         (["serve", "--tracker", "nowhere"], 2, "not host:port"),
         (["serve", "--tracker", "a:1", "--proxy", "b:2"], 2, "exclude each other"),
         (["plan", "zoo:small", "--local", "--rpc-proxy", "a:1"], 2, "--local excludes"),
+        (["plan", "zoo:small", "--rpc-phones", "2"], 2, "found through a tracker"),
     ],
 )
 def test_bad_input_from_outside(tmp_path: Path, arguments: list[str], code: int, words: str) -> None:

@@ -1,0 +1,156 @@
+"""Is a plan from a tenth of the measurements as good as one from all?  ``python benchmarks/guided.py MODEL [--json]``.
+
+The exhaustive grid: every operator whole, and split along each of its axes in tenths.  Two plans come of it: ``grid``
+chooses among exactly the placements that were measured; ``fitted`` lets the cost model, fitted to the whole grid, choose
+among the cuts that any plan chooses from.  The faster one on the phone is the exhaustive reference.  ``guided`` is the plan
+of ``tvm-codl measure --budget`` with a tenth of the grid's measurements, from an empty store.  All libraries run in turn, with
+each processor alone beside them.
+
+``--records FOLDER`` keeps the grid, the guided store, and the plans; what is there is not measured again, so that
+``--rounds 0`` may do everything but the timing at a time when the machine is not quiet.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TOPHUB_LOCATION", "NONE")
+
+import click
+import msgspec
+import numpy as np
+
+from tvm_codl.cli.options import phone_options
+from tvm_codl.cli.output import print_json, talk
+from tvm_codl.cost.model import CostModel, samples_of
+from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.frontend.load import load_model
+from tvm_codl.measure.budget import Budget
+from tvm_codl.measure.guided import grid_placements, grid_probes, predicted
+from tvm_codl.measure.sharing import measure_sharing
+from tvm_codl.plan.candidates import Candidate, candidates
+from tvm_codl.plan.explain import uniform_plan
+from tvm_codl.plan.files import dump_plan, load_plan
+from tvm_codl.plan.plan import Placement, Plan
+from tvm_codl.plan.search import search
+from tvm_codl.records.record import Record
+from tvm_codl.records.store import RecordStore
+from tvm_codl.report.statistics import Statistics
+from tvm_codl.targets import toolchain
+from tvm_codl.workflow import Prepared, interleaved, libraries_for, measure_grid, measure_network, open_library, prepare
+
+RESAMPLES = 2000
+
+
+def exhaustive(prepared: Prepared, records: list[Record], sharing: SharingCost) -> dict[str, Plan]:
+    """The two plans of the whole grid."""
+    graph, axes = prepared.graph, prepared.axes
+    model = CostModel.fit(samples_of(records))
+    fitted = candidates(graph, axes, model)
+    places: dict[int, list[Placement]] = {}
+    for id, split in grid_placements(graph, axes):
+        places.setdefault(id, []).append(split)
+    grid: dict[int, tuple[Candidate, ...]] = {
+        o.id: fitted[o.id][:2] + tuple(predicted(o, graph, axes, model, split) for split in places.get(o.id, ()))
+        for o in graph.operators
+    }
+    return {
+        "grid": search(graph, grid, sharing, axes, prepared.name),
+        "fitted": search(graph, fitted, sharing, axes, prepared.name),
+    }
+
+
+def reference(prepared: Prepared, phone: Any, folder: Path) -> dict[str, Plan]:
+    """:func:`exhaustive` of the grid in ``folder``, measured as far as it is not there."""
+    paths = {name: folder / f"{prepared.name}.{name}.plan.json" for name in ("grid", "fitted")}
+    store, tools = folder / f"{prepared.name}.grid.sqlite", toolchain(phone.profile)
+    measure_grid(prepared, phone, log=talk, records=store)
+    if not all(path.exists() for path in paths.values()):
+        with RecordStore(store) as opened:  # all repeats of each, where there are several
+            records = list(opened.query(device=phone.profile.name, build=tools.build_id, mode="alone"))
+        for name, plan in exhaustive(prepared, records, measure_sharing(phone, tools.cpu, tools.gpu)).items():
+            dump_plan(plan, paths[name])
+    return {name: load_plan(path) for name, path in paths.items()}
+
+
+def guided(prepared: Prepared, phone: Any, folder: Path, most: int) -> tuple[Plan, int]:
+    """The plan from no more than ``most`` measurements, and how many there were."""
+    path, store = folder / f"{prepared.name}.guided.plan.json", folder / f"{prepared.name}.guided.sqlite"
+    with RecordStore(store) as opened:
+        before = len(opened)
+    if not path.exists():
+        found = measure_network(prepared, phone, budget=Budget(measurements=most - before), log=talk, records=store)
+        dump_plan(found.plan, path)
+    with RecordStore(store) as opened:
+        return load_plan(path), len(opened)
+
+
+def ratio(ours: list[float], theirs: list[float]) -> dict[str, float]:
+    """The ratio of medians, and the 5th and 95th percentile of it over resampled rounds (the same rounds for both)."""
+    a, b = np.array(ours), np.array(theirs)
+    picks = np.random.default_rng(0).integers(0, len(a), (RESAMPLES, len(a)))
+    spread = np.median(a[picks], axis=1) / np.median(b[picks], axis=1)
+    low, high = np.percentile(spread, [5, 95])
+    return {"median": float(np.median(a) / np.median(b)), "p5": float(low), "p95": float(high)}
+
+
+def compare(prepared: Prepared, phone: Any, folder: Path, rounds: int) -> dict[str, Any]:
+    tools = toolchain(phone.profile)
+    probes = grid_probes(prepared.graph, prepared.axes)
+    talk(f"{prepared.name}: {len(prepared.graph.operators)} operators, a grid of {len(probes)} measurements")
+    plans = reference(prepared, phone, folder)
+    plans["guided"], taken = guided(prepared, phone, folder, len(probes) // 10)
+    plans |= {on: uniform_plan(prepared.graph, on, prepared.name) for on in ("cpu", "gpu")}
+    paths = libraries_for(prepared, plans, tools, talk)
+    result: dict[str, Any] = {
+        "model": prepared.name,
+        "device": phone.profile.name,
+        "grid_measurements": len(probes),
+        "guided_measurements": taken,
+        "predicted_ms": {name: plan.predicted_ms for name, plan in plans.items() if plan.predicted_ms},
+    }
+    if rounds == 0:
+        return result
+    talk(f"running {rounds} rounds")
+    times = interleaved(
+        {n: open_library(path, phone) for n, path in paths.items()}, prepared.model.sample_inputs(), rounds
+    )
+    best = min(("grid", "fitted"), key=lambda name: float(np.median(times[name])))
+    return result | {
+        "ms": {name: msgspec.to_builtins(Statistics.of(samples)) for name, samples in times.items()},
+        "reference": best,
+        "guided_to_reference": ratio(times["guided"], times[best]),
+        "same_library": paths["guided"] == paths[best],
+    }
+
+
+@click.command()
+@click.argument("source", metavar="MODEL")
+@phone_options
+@click.option("--records", type=click.Path(file_okay=False, path_type=Path), help="Keep what is measured here.")
+@click.option("--rounds", type=click.IntRange(0), default=60, show_default=True, help="Interleaved rounds; 0: none.")
+@click.option("--json", "as_json", is_flag=True)
+def main(source: str, reach: Any, records: Path | None, rounds: int, as_json: bool) -> None:
+    prepared = prepare(load_model(source))
+    with tempfile.TemporaryDirectory() as temporary, reach() as phone:
+        folder = records or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        result = compare(prepared, phone, folder, rounds)
+    if as_json or not rounds:
+        print_json(result)
+        return
+    for name, one in result["ms"].items():
+        click.echo(f"{name:8} {one['median']:8.3f} ms  ({one['p10']:.3f} to {one['p90']:.3f}, {one['n']} samples)")
+    found = result["guided_to_reference"]
+    click.echo(
+        f"guided / {result['reference']}: {found['median']:.3f} ({found['p5']:.3f} to {found['p95']:.3f}), with "
+        f"{result['guided_measurements']} measurements against {result['grid_measurements']}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""The plan-guided loop on a null device whose latency is a formula: what it measures, when it ends, what it keeps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.unit.cost.latency import latency, network
+from tests.unit.measure.null_meter import NullMeter
+from tvm_codl.cost.model import CostModel, Sample
+from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.errors import UsageError
+from tvm_codl.graph.split import axes as axes_of
+from tvm_codl.measure import guided as module
+from tvm_codl.measure.budget import Budget
+from tvm_codl.measure.guided import Guided, grid_placements, grid_probes, guide, predicted
+from tvm_codl.measure.probe import whole_probes
+from tvm_codl.plan.plan import Plan
+from tvm_codl.plan.search import search
+from tvm_codl.records.record import Processor
+from tvm_codl.records.store import RecordStore
+from tvm_codl.records.workload import Workload
+
+SHARING = SharingCost(wait_cpu_ms=0.002, wait_gpu_ms=0.002, relayout_ms_per_mb=0.2)
+GRAPH = network()
+AXES = {o.id: axes_of(o, GRAPH) for o in GRAPH.operators}
+
+
+@pytest.fixture()
+def store(tmp_path: Path) -> Iterator[RecordStore]:
+    with RecordStore(tmp_path / "records.sqlite") as opened:
+        yield opened
+
+
+def guided(meter: NullMeter, budget: Budget, lines: list[str] | None = None) -> Guided:
+    return guide(
+        meter.graph,
+        AXES,
+        meter,
+        SHARING,
+        budget,
+        known=list(meter.store),
+        log=(lines if lines is not None else []).append,
+    )
+
+
+class Truth:
+    """The null device's latencies in a cost model's place."""
+
+    def predict(self, workloads: Sequence[Workload], processor: Processor) -> NDArray[np.float64]:
+        return np.array([latency(workload, processor) for workload in workloads])
+
+
+def true_ms(plan: Plan) -> float:
+    """What the plan takes on the null device, waits and layouts included."""
+    model = Truth()
+    choices = module.candidates(GRAPH, AXES, model)
+    chosen = {}
+    for planned, operator in zip(plan.operators, GRAPH.operators, strict=True):
+        at = planned.placement
+        whole = choices[operator.id][at.on == "gpu"]
+        chosen[operator.id] = (predicted(operator, GRAPH, AXES, model, at) if at.on == "split" else whole,)
+    costs = module.tables(GRAPH, chosen, SHARING, AXES)
+    return module.evaluate([0] * len(chosen), costs.nodes, costs.edges)
+
+
+def test_a_tenth_of_the_grid_gives_a_plan_as_good_as_the_whole(store: RecordStore) -> None:
+    grid = grid_probes(GRAPH, AXES)
+    samples = [Sample(w, p.processor, latency(w, p.processor)) for p in grid for w in [Workload.from_key(p.key)]]
+    model = CostModel.fit(samples)
+    choices = module.candidates(GRAPH, AXES, model)
+    for id, split in grid_placements(GRAPH, AXES):
+        choices[id] += (predicted(GRAPH.operators[id], GRAPH, AXES, model, split),)
+    best = search(GRAPH, choices, SHARING, AXES)
+    meter = NullMeter(GRAPH, store)
+    found = guided(meter, Budget(measurements=len(grid) // 10))
+    assert len(meter.taken) <= len(grid) // 10
+    assert true_ms(found.plan) <= 1.03 * true_ms(best)
+
+
+@pytest.mark.parametrize("most", [2, 15, 22, 31])
+def test_a_number_of_measurements_is_kept_exactly(store: RecordStore, most: int) -> None:
+    meter = NullMeter(GRAPH, store)
+    found = guided(meter, Budget(measurements=most))
+    assert len(meter.taken) == len(set(meter.taken)) == len(store) == found.measured == most
+    assert found.why == "budget"
+
+
+def test_a_budget_for_less_than_one_a_processor_is_refused(store: RecordStore) -> None:
+    meter = NullMeter(GRAPH, store)
+    with pytest.raises(UsageError, match="too small"):
+        guided(meter, Budget(measurements=1))
+
+
+def test_it_ends_when_the_plan_stands(store: RecordStore) -> None:
+    meter = NullMeter(GRAPH, store)
+    found = guided(meter, Budget(measurements=10_000))
+    assert found.why == "stands"
+    assert len(meter.taken) < len(grid_probes(GRAPH, AXES)) / 2
+    last = found.rounds[-module.STANDS_ROUNDS :]
+    little = last[-1].gain_ms < module.STANDS_GAIN * last[-1].predicted_ms
+    assert little or all(one.moved == 0 for one in last)
+    # What is known now is all that there is to know: another run measures no more than one that went on would have.
+    again = NullMeter(GRAPH, store)
+    assert guided(again, Budget(measurements=10_000)).measured <= 3 * module.LARGEST_ROUND
+
+
+def test_a_budget_of_time_that_is_over_still_gives_a_plan(store: RecordStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STANDS_GAIN", -1.0)
+    monkeypatch.setattr(module, "STANDS_ROUNDS", 1000)
+    meter = NullMeter(GRAPH, store)
+    found = guided(meter, Budget(seconds=0.0))
+    assert found.why == "budget"
+    pieces = [probe for probe in meter.taken if probe.axis]
+    assert module.FEWEST_PIECES <= len(pieces) < module.FEWEST_PIECES + module.SMALLEST_ROUND
+    assert {(p.key, "cpu") for p in whole_probes(GRAPH)} <= {(p.key, p.processor) for p in meter.taken}
+
+
+@pytest.mark.parametrize("stop", [5, 25, 29])
+def test_an_interrupted_run_keeps_its_records_and_the_next_goes_on(
+    tmp_path: Path, store: RecordStore, stop: int
+) -> None:
+    def interrupt(count: int) -> None:
+        if count == stop:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        guided(NullMeter(GRAPH, store, interrupt), Budget(measurements=40))
+    assert len(store) == stop
+    second = NullMeter(GRAPH, store)
+    resumed = guided(second, Budget(measurements=40 - stop))
+    assert len(store) == len({(r.workload, r.processor) for r in store}) == 40
+    assert resumed.measured == 40 - stop
+    with RecordStore(tmp_path / "whole.sqlite") as other:
+        once = guided(NullMeter(GRAPH, other), Budget(measurements=40))
+    assert true_ms(resumed.plan) == pytest.approx(true_ms(once.plan), rel=0.05)
+
+
+def test_the_same_records_give_the_same_measurements_and_plan(tmp_path: Path) -> None:
+    runs = []
+    for name in ("a", "b"):
+        with RecordStore(tmp_path / name) as store:
+            meter = NullMeter(GRAPH, store)
+            runs.append((guided(meter, Budget(measurements=35)).plan, meter.taken))
+    assert runs[0] == runs[1]
+
+
+def test_every_round_says_what_it_gained(store: RecordStore) -> None:
+    lines: list[str] = []
+    found = guided(NullMeter(GRAPH, store), Budget(measurements=45), lines)
+    assert lines == [str(one) for one in found.rounds]
+    assert len(lines) >= 3
+    assert re.fullmatch(r"round 0: predicted [\d.]+ ms, first plan; \d+ measurements, [\d.]+ ms more to gain", lines[0])
+    for line in lines[1:]:
+        assert re.fullmatch(
+            r"round \d+: predicted [\d.]+ ms, \d+ operators moved, -?[\d.]+ ms gained; "
+            r"\d+ measurements, [\d.]+ ms more to gain",
+            line,
+        )
+    assert [one.measured for one in found.rounds] == sorted(one.measured for one in found.rounds)
+    assert all(one.gained_ms >= -1e-6 for one in found.rounds), "the last plan is among the choices of the next"
+
+
+def test_the_costliest_operators_come_first_where_the_budget_is_short(store: RecordStore) -> None:
+    meter = NullMeter(GRAPH, store)
+    guided(meter, Budget(measurements=4))
+    work = {Workload.of(o, GRAPH).key: o.flops for o in GRAPH.operators}
+    measured = {p.key for p in meter.taken}
+    assert min(work[k] for k in measured) >= max(f for k, f in work.items() if k not in measured)
+
+
+def test_a_trifle_is_not_measured_on_the_gpu_to_begin_with(store: RecordStore) -> None:
+    meter = NullMeter(GRAPH, store)
+    guided(meter, Budget(measurements=22))
+    times = {p.key: latency(Workload.from_key(p.key), "cpu") for p in whole_probes(GRAPH)}
+    trifles = {key for key, ms in times.items() if ms < module.WORTH_MEASURING * sum(times.values())}
+    first = {p.key for p in meter.batches[1]}
+    assert first == times.keys() - trifles
+
+
+def test_the_grid_is_every_axis_in_tenths() -> None:
+    places = grid_placements(GRAPH, AXES)
+    last = GRAPH.operators[-1]
+    assert [p.at for id, p in places if id == last.id and p.axis == "channels"] == [16 * k for k in range(1, 10)]
+    assert [p.at for id, p in places if id == last.id and p.axis == "height"] == [1, 2, 3, 4, 5, 6, 7]
+    probes = grid_probes(GRAPH, AXES)
+    assert len({(p.key, p.processor) for p in probes}) == len(probes)

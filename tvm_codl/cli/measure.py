@@ -1,0 +1,86 @@
+"""``tvm-codl measure``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tvm_codl.cli.options import json_option, load, model_options, phone_options
+from tvm_codl.cli.output import print_json, talk
+
+
+@click.command()
+@model_options
+@phone_options
+@click.option(
+    "--budget", default="5min", show_default=True, metavar="N|TIME",
+    help="A number of measurements (200), or a time (90s, 5min, 1h).",
+)  # fmt: skip
+@click.option("--grid", is_flag=True, help="Measure every operator along each axis in tenths instead: no budget.")
+@click.option(
+    "--records", type=click.Path(dir_okay=False, path_type=Path),
+    help="The file that keeps the measurements.  [default: in the cache folder]",
+)  # fmt: skip
+@click.option(
+    "--tuning-records", type=click.Path(dir_okay=False, path_type=Path),
+    help="AutoTVM records to build with, beside the shipped ones.",
+)  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the plan that it ends in to this file.",
+)
+@json_option
+def command(
+    source: str, shape: Any, reach: Any, budget: str, grid: bool, records: Path | None, tuning_records: Path | None,
+    output: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Measure MODEL (an ONNX file or zoo:NAME) on a phone, where a measurement could change the plan.
+
+    Measurements are kept as they come.  After an interruption the same command goes on from there: what is on record costs
+    nothing.  The plan is the predicted best; `tvm-codl plan` also runs it against each processor alone.
+    """
+    from tvm_codl.errors import UsageError
+    from tvm_codl.measure.budget import Budget
+
+    allowed = Budget.parse(budget)
+    if grid and output is not None:
+        raise UsageError(
+            "--grid makes no plan", next="run tvm-codl plan MODEL -o plan.json afterwards: it reads the records"
+        )
+    model = load(source, shape)
+    from tvm_codl.plan.files import dump_plan
+    from tvm_codl.workflow import measure_grid, measure_network, prepare
+
+    prepared = prepare(model)
+    with reach() as phone:
+        if grid:
+            found = measure_grid(prepared, phone, log=talk, records=records, tuning_records=tuning_records)
+            failed = sum(not record.ok for record in found)
+            if as_json:
+                print_json({"model": prepared.name, "records": len(found), "failed": failed})
+            else:
+                click.echo(f"{len(found)} records, {failed} of them failed")
+            return
+        guided = measure_network(
+            prepared, phone, budget=allowed, log=talk, records=records, tuning_records=tuning_records
+        )
+    if output is not None:
+        dump_plan(guided.plan, output)
+        talk(f"plan: {output}")
+    if as_json:
+        print_json(
+            {
+                "model": prepared.name,
+                "measured": guided.measured,
+                "ended": guided.why,
+                "predicted_ms": guided.plan.predicted_ms,
+                "rounds": guided.rounds,
+                "plan": str(output or ""),
+            }
+        )
+    else:
+        click.echo(f"{guided.measured} measurements, predicted {guided.plan.predicted_ms:.2f} ms ({guided.why})")

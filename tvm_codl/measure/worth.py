@@ -1,0 +1,203 @@
+"""Which measurements are worth taking: those whose outcome could change the plan, by how much that would save.
+
+The cost model says of every piece a time and how sure it is.  Many networks of costs are drawn from that (Thompson
+sampling: W. R. Thompson, *Biometrika* 25, 1933) and the best plan of each is found.  What the best plans save on
+average against today's plan is all that measuring can still gain (the expected value of perfect information: Raiffa and
+Schlaifer, *Applied Statistical Decision Theory*, 1961).  A piece gets its part of that where a drawn plan places its
+operator otherwise than today's plan does: what its own time, drawn against predicted, does to the operator's.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.graph.split import Axis
+from tvm_codl.measure.probe import Probe
+from tvm_codl.plan.candidates import Candidate
+from tvm_codl.plan.eliminate import evaluate, minimise
+from tvm_codl.plan.plan import Placement, Plan
+from tvm_codl.plan.search import Costs
+from tvm_codl.records.record import Processor
+from tvm_codl.records.workload import Workload, workloads
+
+Rows = NDArray[np.float64]
+Numbers = NDArray[np.intp]
+Axes = Mapping[int, Mapping[str, Axis]]
+PROCESSORS: tuple[Processor, Processor] = ("cpu", "gpu")
+
+DRAWS = 64
+#: Natural logarithm of the ratio of two pieces' sizes at which their errors are still alike to 1/e.
+ALIKE = 0.7
+
+
+class Estimator(Protocol):
+    """What is asked of a cost model: times in ms with the deviation of their logarithms, and which are measurements."""
+
+    def estimate(self, workloads: Sequence[Workload], processor: Processor) -> tuple[Rows, Rows]: ...
+
+    def measured(self, workload: Workload, processor: Processor) -> bool: ...
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A measurement, what it is predicted to find, and its part of what there is to gain."""
+
+    probe: Probe
+    ms: float
+    gain_ms: float
+
+
+class Worth(msgspec.Struct, frozen=True):
+    """``gain_ms``: what perfect knowledge would save of the plan's time.  ``probes``: the best first, no two of one
+    operator, axis and processor, for the second would learn what the first did."""
+
+    gain_ms: float
+    probes: tuple[Wanted, ...]
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """One processor's part of some operators' candidates; ``sigma`` is 0 where it was measured."""
+
+    probe: Probe
+    group: tuple[str, str, str]
+    size: int
+    ms: float
+    sigma: float
+
+
+def worth(
+    graph: OpGraph,
+    axes: Axes,
+    choices: Mapping[int, Sequence[Candidate]],
+    costs: Costs,
+    plan: Plan,
+    model: Estimator,
+    seed: int = 0,
+) -> Worth:
+    """What to measure next, for a plan over ``choices`` whose tables are ``costs``.  Equal arguments, equal answer."""
+    parts, slots = _parts(graph, axes, choices, model)
+    placed = [[c.placement for c in choices[operator.id]] for operator in graph.operators]
+    today = [options.index(line.placement) for options, line in zip(placed, plan.operators, strict=True)]
+    predicted = _times(np.array([part.ms for part in parts]), slots)
+    score = np.zeros(len(parts) + 1)
+    gain = 0.0
+    for draw in _draw(parts, np.random.default_rng(seed)):
+        drawn = _times(draw, slots)
+        nodes = [
+            table + _finite(now.max(axis=0) - before.max(axis=0))
+            for table, now, before in zip(costs.nodes, drawn, predicted, strict=True)
+        ]
+        best = minimise(nodes, costs.edges)
+        saved = evaluate(today, nodes, costs.edges) - best.total
+        if saved > 0:
+            gain += saved / DRAWS
+            _credit(score, saved / DRAWS, today, best.choice, slots, predicted, drawn)
+    return Worth(gain, _ranked(parts, score))
+
+
+def _credit(
+    score: Rows,
+    saved: float,
+    today: Sequence[int],
+    best: Sequence[int],
+    slots: Sequence[Numbers],
+    predicted: Sequence[Rows],
+    drawn: Sequence[Rows],
+) -> None:
+    """Shares ``saved`` among the parts of the placements in which two plans differ: by how much longer or shorter each
+    makes its operator, the other processor's part being as predicted."""
+    found: list[tuple[int, float]] = []
+    for node, (now, then) in enumerate(zip(today, best, strict=True)):
+        for choice in (now, then) if now != then else ():
+            cpu, gpu = predicted[node][:, choice]
+            changed = (max(drawn[node][0, choice], gpu), max(cpu, drawn[node][1, choice]))
+            found += [(int(slots[node][side, choice]), abs(changed[side] - max(cpu, gpu))) for side in (0, 1)]
+    total = sum(effect for _, effect in found)
+    for part, effect in found if total > 0 else ():
+        score[part] += saved * effect / total
+
+
+def _ranked(parts: Sequence[_Part], score: Rows) -> tuple[Wanted, ...]:
+    found: dict[tuple[str, str, str], Wanted] = {}
+    for index in sorted(range(len(parts)), key=lambda i: (-score[i], parts[i].probe.key, parts[i].probe.processor)):
+        if score[index] > 0:
+            found.setdefault(parts[index].group, Wanted(parts[index].probe, parts[index].ms, float(score[index])))
+    return tuple(found.values())
+
+
+def _parts(
+    graph: OpGraph, axes: Axes, choices: Mapping[int, Sequence[Candidate]], model: Estimator
+) -> tuple[list[_Part], list[Numbers]]:
+    """Every distinct piece of every candidate; and for each operator which of them its candidates consist of, shape
+    (2 processors, candidates), where one past the last stands for no part."""
+    found: dict[tuple[str, Processor], tuple[int, Workload, Probe]] = {}
+    slots = [np.full((2, len(choices[operator.id])), -1) for operator in graph.operators]
+    for node, operator in enumerate(graph.operators):
+        for side, processor in enumerate(PROCESSORS):
+            wanted = {
+                index: _units(candidate.placement, axes.get(operator.id, {}), side)
+                for index, candidate in enumerate(choices[operator.id])
+                if candidate.placement.on in (processor, "split")
+            }
+            described = workloads(operator, graph, wanted.values())
+            for (index, units), workload in zip(wanted.items(), described, strict=True):
+                probe = Probe(operator.id, processor, workload.key, *units)
+                one = found.setdefault((workload.key, processor), (len(found), workload, probe))
+                slots[node][side, index] = one[0]
+    parts: dict[int, _Part] = {}
+    for processor in PROCESSORS:
+        mine = [one for (_, on), one in found.items() if on == processor]
+        times, sigmas = model.estimate([workload for _, workload, _ in mine], processor)
+        for (number, workload, probe), ms, sigma in zip(mine, times.tolist(), sigmas.tolist(), strict=True):
+            group = ((workload.whole or workload).key, probe.axis, processor)
+            sure = model.measured(workload, processor) or not np.isfinite(ms)
+            parts[number] = _Part(probe, group, probe.hi - probe.lo, ms, 0.0 if sure else sigma)
+    for each in slots:
+        each[each < 0] = len(parts)
+    return [parts[number] for number in range(len(parts))], slots
+
+
+def _units(placement: Placement, axes: Mapping[str, Axis], side: int) -> tuple[str, int, int]:
+    """Axis, first and last unit (exclusive) of one processor's part; an empty axis for the whole."""
+    if placement.on != "split":
+        return "", 0, 0
+    return (
+        (placement.axis, 0, placement.at) if side == 0 else (placement.axis, placement.at, axes[placement.axis].extent)
+    )
+
+
+def _draw(parts: Sequence[_Part], random: np.random.Generator) -> Rows:
+    """Times of all parts, shape (DRAWS, parts), log-normal.
+
+    Errors of pieces along one axis are alike where their sizes are (an Ornstein-Uhlenbeck process over the logarithm of
+    the size), so that sixteen cuts are not sixteen chances of luck.
+    """
+    normal = random.standard_normal((DRAWS, len(parts)))
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for index, part in enumerate(parts):
+        groups.setdefault(part.group, []).append(index)
+    for members in groups.values():
+        members.sort(key=lambda i: parts[i].size)
+        for left, right in itertools.pairwise(members):
+            alike = np.exp(-np.log(max(parts[right].size, 1) / max(parts[left].size, 1)) / ALIKE)
+            normal[:, right] = alike * normal[:, left] + np.sqrt(1 - alike**2) * normal[:, right]
+    ms, sigma = np.array([part.ms for part in parts]), np.array([part.sigma for part in parts])
+    result: Rows = ms * np.exp(sigma * normal)
+    return result
+
+
+def _times(ms: Rows, slots: Sequence[Numbers]) -> list[Rows]:
+    """For each operator the times of its candidates' parts, shape (2 processors, candidates)."""
+    padded = np.append(ms, 0.0)
+    return [padded[each] for each in slots]
+
+
+def _finite(change: Rows) -> Rows:
+    """What cannot run stays so: infinity less infinity changes nothing."""
+    return np.where(np.isfinite(change), change, 0.0)
