@@ -15,7 +15,6 @@ import numpy as np
 
 from tvm_codl.bench import TOLERANCE, errors
 from tvm_codl.cost.model import CostModel
-from tvm_codl.cost.samples import samples_of
 from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.errors import CheckFailed, UsageError
 from tvm_codl.frontend.reference import reference_outputs
@@ -36,6 +35,7 @@ from tvm_codl.workflow import (
     Prepared,
     calm_down,
     default_records,
+    learner,
     library_for,
     make_plan,
     measuring,
@@ -79,7 +79,7 @@ def rank_models(
                 seeded += len(measuring(networks[name], phone, tools, store, log).measure(probes))
             known = _records(store, phone, tools)
     sharing = measure_sharing(phone, tools.cpu, tools.gpu)
-    model = CostModel.fit(samples_of(known), {"device": phone.profile.name, "build": tools.build_id})
+    model = learner(phone.profile, tools)(known)
     predicted = in_order(
         [predict(name, p.graph, p.axes, model, sharing) for name, p in networks.items()]
     )  # fmt: skip

@@ -12,7 +12,16 @@ from tvm import tir
 
 #: TVM's last place for a pass of one's own: buffers are flat, and thread extents still stand in the function.
 PHASE = 2
-_NESTS = (tir.AttrStmt, tir.Allocate, tir.AllocateConst, tir.DeclBuffer, tir.LetStmt, tir.AssertStmt, tir.For, tir.While)
+_NESTS = (
+    tir.AttrStmt,
+    tir.Allocate,
+    tir.AllocateConst,
+    tir.DeclBuffer,
+    tir.LetStmt,
+    tir.AssertStmt,
+    tir.For,
+    tir.While,
+)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from tvm_codl.cost.table import Rows
 #: Fewer samples, or fewer shapes, than these and the prior stands alone.
 _FEWEST, _FEWEST_SHAPES = 24, 4
 _FOLDS = 4
+#: The deviation of log-time that a perfect measurement is still missed by, about: what its own adds to.
+_MISSED = 0.04
 _TREES: dict[str, Any] = {
     # Some measurements were disturbed: an error counts in proportion beyond a few per cent.
     "objective": "reg:pseudohubererror",
@@ -48,6 +50,8 @@ _SPREAD_ROUNDS = 30
 #: The deviation of a prediction that nothing was learned about.
 UNKNOWN_SIGMA = 0.5
 _LEAST = 0.01
+#: The share of errors that the deviations are set to hold: the tails, which are wider than a normal distribution's.
+_HOLDS = 0.9
 
 
 class Learned(msgspec.Struct, frozen=True):
@@ -95,8 +99,15 @@ class Learned(msgspec.Struct, frozen=True):
         return cls(Prior(costs), _booster(value["trees"]), _booster(value["spread"]), float(value["factor"]))
 
 
-def learn(described: Described, log_ms: Rows, shapes: Sequence[Hashable]) -> tuple[Learned, Rows]:
-    """What samples teach, and of each sample the error ``log_ms - predicted`` with its shape left out of the learning."""
+def learn(
+    described: Described, log_ms: Rows, shapes: Sequence[Hashable], own_sigma: Rows | None = None
+) -> tuple[Learned, Rows]:
+    """What samples teach, and of each sample the error ``log_ms - predicted`` with its shape left out of the learning.
+
+    ``own_sigma`` is the deviation of each measurement itself: what repeats badly teaches the trees less.
+    """
+    noise = np.zeros(len(log_ms)) if own_sigma is None else own_sigma
+    weight = 1.0 / (_MISSED**2 + noise**2)
     places, names = np.arange(len(log_ms)), [repr(shape) for shape in shapes]
     if len(log_ms) < _FEWEST or len(set(names)) < _FEWEST_SHAPES:
         prior = _prior(described, log_ms, places)
@@ -110,18 +121,18 @@ def learn(described: Described, log_ms: Rows, shapes: Sequence[Hashable]) -> tup
         times = total(parts)
         columns = _columns(described, parts, times)
         left = log_ms - np.log(times)
-        trees = _grow(_TREES, columns[training], left[training], _ROUNDS)
+        trees = _grow(_TREES, columns[training], left[training], _ROUNDS, weight[training])
         error[test] = left[test] - _ask(trees, columns[test])
     prior = _prior(described, log_ms, places)
     parts = prior.parts(described.work, described.kinds, described.tiled)
     times = total(parts)
     columns = _columns(described, parts, times)
-    trees = _grow(_TREES, columns, log_ms - np.log(times), _ROUNDS)
+    trees = _grow(_TREES, columns, log_ms - np.log(times), _ROUNDS, weight)
     size = np.log(np.clip(np.abs(error), 0.003, 1.0))
     middle = float(size.mean())
     spread_trees = _grow(_SPREAD, columns, size - middle, _SPREAD_ROUNDS)
     shape = np.exp(_ask(spread_trees, columns))
-    factor = float(np.quantile(np.abs(error) / shape, 0.8)) / deviations(0.8)
+    factor = float(np.quantile(np.abs(error) / shape, _HOLDS)) / deviations(_HOLDS)
     return Learned(prior, trees, spread_trees, max(factor, _LEAST)), error
 
 
@@ -140,8 +151,12 @@ def _ask(booster: xgb.Booster, columns: Rows) -> Rows:
     return answer
 
 
-def _grow(settings: Mapping[str, Any], columns: Rows, target: Rows, rounds: int) -> xgb.Booster:
-    data = xgb.DMatrix(columns.astype(np.float32), label=target, nthread=1)
+def _grow(
+    settings: Mapping[str, Any], columns: Rows, target: Rows, rounds: int, weight: Rows | None = None
+) -> xgb.Booster:
+    """``weight`` counts in proportion to its mean."""
+    share = None if weight is None else weight / weight.mean()
+    data = xgb.DMatrix(columns.astype(np.float32), label=target, weight=share, nthread=1)
     return xgb.train({**settings, "seed": 0}, data, num_boost_round=rounds)
 
 

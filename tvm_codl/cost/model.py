@@ -104,7 +104,8 @@ class CostModel:
         ordered = [s for own in by_device.values() for s in own]
         log_ms = np.log(np.array([s.ms for s in ordered], dtype=np.float64))
         described = joined(parts)
-        learned, left_out = learn(described, log_ms, [shape_of(s.workload) for s in ordered])
+        noise = np.array([s.sigma for s in ordered], dtype=np.float64)
+        learned, left_out = learn(described, log_ms, [shape_of(s.workload) for s in ordered], noise)
         missed = log_ms - learned.log_ms(described)
         here = [i for i, s in enumerate(ordered) if s.device == self.device]
         at = np.array(here, dtype=np.intp)

@@ -7,6 +7,7 @@ they have seen.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -24,6 +25,8 @@ _OUTLIER = 0.15
 #: How firmly costs are held to those of the class above, as samples of that many relative deviations; a class of few
 #: samples, or one that never did some kind of work, so has something to stand on.
 _HELD = 0.05
+#: A class of fewer samples is held more firmly: what it leaves to itself it learns from a handful of shapes.
+_MANY = 800
 LIGHT = "light"
 ALL = ""
 #: Where nothing is known: milliseconds for a start, for 1,000 cycles, for a kilobyte, of a core at a few GHz.
@@ -81,7 +84,7 @@ def total(parts: Rows) -> Rows:
 def _fit(work: Rows, ms: Rows, above: Rows) -> Rows:
     """Costs near ``above``.  In units of it, so that they are all of one size."""
     unit = np.maximum(above, 1e-3 * np.array([START[term] for term in TERMS]))
-    scaled, hold = work * unit, np.diag(np.full(len(unit), _HELD))
+    scaled, hold = work * unit, np.diag(np.full(len(unit), _HELD * math.sqrt(max(_MANY / len(ms), 1.0))))
     costs = _nonnegative(np.vstack([scaled / ms[:, None], hold]), np.append(np.ones(len(ms)), np.diag(hold)))
     for _ in range(_STEPS):
         # Gauss-Newton on the errors of log-time, each weighed by how far it is from an outlier.

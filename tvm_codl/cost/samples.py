@@ -23,13 +23,17 @@ UNSURE_SIGMA = 0.1
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """``ms`` is infinite where the piece cannot run on that processor; ``sigma`` is the deviation of its logarithm."""
+    """``ms`` is infinite where the piece cannot run on that processor; ``sigma`` is the deviation of its logarithm.
+
+    ``median_ms`` is the plain median of all repeats, disturbed ones too; 0 where it is not known.
+    """
 
     workload: Workload
     processor: Processor
     ms: float
     sigma: float = LEAST_SIGMA
     device: DeviceFacts = DeviceFacts()
+    median_ms: float = 0.0
 
 
 def samples_of(records: Iterable[Record], device: DeviceFacts | None = None) -> list[Sample]:
@@ -45,7 +49,14 @@ def samples_of(records: Iterable[Record], device: DeviceFacts | None = None) -> 
             found.extend(record.times_ms if record.ok else ())
     facts = device or DeviceFacts()
     return [
-        Sample(Workload.from_key(key), processor, typical(found), own_sigma(found), facts)
+        Sample(
+            Workload.from_key(key),
+            processor,
+            typical(found),
+            own_sigma(found),
+            facts,
+            statistics.median(found) if found else math.inf,
+        )
         for (key, processor), found in times.items()
     ]
 

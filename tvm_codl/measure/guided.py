@@ -17,7 +17,7 @@ from typing import Protocol
 
 import msgspec
 
-from tvm_codl.cost.model import CostModel, samples_of
+from tvm_codl.cost.model import CostModel
 from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.errors import UsageError
 from tvm_codl.graph.opgraph import Operator, OpGraph
@@ -93,14 +93,15 @@ def guide(
     sharing: SharingCost,
     budget: Budget,
     *,
+    fit: Fit,
     known: Iterable[Record] = (),
     name: str = "",
     device: str = "",
-    fit: Fit = lambda records: CostModel.fit(samples_of(records)),
     log: Log = lambda _: None,
 ) -> Guided:
     """Measures within ``budget`` and returns the plan that the measurements end in.  ``known`` are the records of this
-    device and build that there are already, of whatever network; ``fit`` makes a cost model of records.
+    device and build that there are already, of whatever network; ``fit`` makes a cost model of records and knows
+    the device that they are of.
 
     A number of measurements is kept exactly.  A budget of time always measures the whole operators and
     ``FEWEST_PIECES`` pieces, and ends at the first round after it.  Raises :class:`UsageError` for a budget of fewer

@@ -49,13 +49,12 @@ class Journal:
         line = msgspec.json.encode(_Line(os.getpid(), self._started, entry))
         partial = self._path.with_suffix(".partial")
         while True:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            try:
+            # Another phone's journal, ending, may remove the empty folder at any moment, within mkdir too.
+            with contextlib.suppress(FileNotFoundError, FileExistsError):
+                self.folder.mkdir(parents=True, exist_ok=True)
                 partial.write_bytes(line)
                 os.replace(partial, self._path)
                 return
-            except (FileNotFoundError, FileExistsError):  # another phone's journal, ending, has just removed the empty folder
-                continue
 
     def leave(self) -> None:
         """Nothing runs any more."""

@@ -139,6 +139,6 @@ def dense_family(depth: int, lanes: int) -> Family:
     return (DENSE, depth, lanes)
 
 
-def distance(a: tuple[int, int], b: tuple[int, int]) -> float:
+def distance(a: tuple[int, ...], b: tuple[int, ...]) -> float:
     """How far apart two kernels of a family are: the sum of the logarithms of their extents' ratios."""
     return sum(abs(math.log(x / y)) for x, y in zip(a, b, strict=True))

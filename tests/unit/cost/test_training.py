@@ -6,12 +6,13 @@ import json
 import math
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from tests.unit.cost.latency import latency, network, pieces
 from tvm_codl.cost.device import DeviceFacts
-from tvm_codl.cost.held_out import hold_out, judge
+from tvm_codl.cost.held_out import RESOLVED_MS, hold_out, judge
 from tvm_codl.cost.model import CostModel
 from tvm_codl.cost.samples import kept, own_sigma, shape_of, typical
 from tvm_codl.cost.training import choose, train
@@ -118,3 +119,18 @@ def test_estimates_are_surer_near_a_measurement(store: Path) -> None:
     with pytest.raises(UserError, match="every one"):
         judge(model, own)
     assert judge(CostModel.fit(unknown), own).samples
+
+
+def test_disturbed_truth_and_what_a_clock_hardly_tells_apart_are_classes_of_their_own(store: Path) -> None:
+    chosen = choose(store, device="a", build="new")
+    slower = [msgspec.structs.replace(s, median_ms=1.5 * s.ms) for s in chosen.samples]
+    figures = {
+        (r.device, r.op_class): r.metrics for r in hold_out(slower, chosen.facts).results if r.learner == "learned"
+    }
+    for place in {device for device, _ in figures}:
+        every, plain = figures[place, "all"], figures[place, "all, median of all repeats"]
+        assert plain.n == every.n and plain.median_error > every.median_error
+        small = [s for s in slower if s.ms < RESOLVED_MS and place.endswith(s.processor)]
+        assert (figures[place, "below 20 us"].n if (place, "below 20 us") in figures else 0) == (
+            len(small) if len(small) >= 5 else 0
+        )

@@ -1,0 +1,75 @@
+"""The schedule that the cost model counts with is the one that the build takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tvm_codl.cost.device import DeviceFacts
+from tvm_codl.cost.schedules import ESTIMATED, MEASURED, TRANSFERRED, Scheduler, Schedules
+from tvm_codl.cost.table import table
+from tvm_codl.frontend.load import load_model
+from tvm_codl.graph.split import axes
+from tvm_codl.measure.batch import build_batch
+from tvm_codl.measure.probe import Probe
+from tvm_codl.records.record import Processor
+from tvm_codl.records.workload import Workload
+from tvm_codl.relay.extract import extract
+from tvm_codl.schedule import conv2d, cpu_target, gpu_target
+from tvm_codl.schedule.transfer import scheduled
+from tvm_codl.tiling.tiles import Tiles
+from tvm_codl.tiling.tuned import CONV2D, Tunings, shipped
+
+pytestmark = pytest.mark.usefixtures("opencl")
+
+SOURCES = {"estimated": ESTIMATED, "transferred": TRANSFERRED, "measured": MEASURED}
+
+
+@pytest.mark.parametrize("records", [True, False], ids=["shipped records", "no records"])
+@pytest.mark.parametrize("processor", ["cpu", "gpu"])
+def test_pieces_run_with_the_tiles_that_were_predicted(
+    processor: Processor, records: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Tiles] = []
+    real = conv2d.tiles_of
+
+    def noted(*args: Any) -> Tiles:
+        taken.append(real(*args))
+        return taken[-1]
+
+    monkeypatch.setattr(conv2d, "tiles_of", noted)
+    graph, weights, _ = extract(load_model("zoo:small").module)
+    cpu = cpu_target(lanes=16)
+    gpu = gpu_target(cpu, lanes=16)
+    scheduler = Scheduler(shipped() if records else Tunings(), processor, DeviceFacts().lanes(processor))
+    compared = 0
+    for operator in [o for o in graph.operators if o.kind == "conv2d"][:4]:
+        # Cuts that leave whole vectors of channels, and ragged ones.
+        for axis, share in (("", 1.0), ("height", 0.4), ("channels", 0.5), ("channels", 0.3)):
+            along = axes(operator, graph).get(axis)
+            if axis and along is None:
+                continue
+            hi = max(along.granule, int(along.extent * share) // along.granule * along.granule) if along else 0
+            workload = Workload.of(operator, graph, axis, 0, hi) if axis else Workload.of(operator, graph)
+            taken.clear()
+            with scheduled(shipped=records) as context:
+                build_batch(graph, weights, [Probe(operator.id, processor, workload.key, axis, 0, hi)], cpu, gpu)
+            found = scheduler.schedules(table([workload]))
+            asked = {how for (_, task), how in context.seen.items() if task[0] == CONV2D}
+            if not taken or int(found.task[0]) == 0:
+                assert not taken and not asked, workload.key
+                continue
+            assert {SOURCES[how] for how in asked} == {int(found.source[0])}, workload.key
+            assert predicted(found) == {facts(tiles) for tiles in taken}, workload.key
+            compared += 1
+    assert compared >= 8
+
+
+def predicted(found: Schedules) -> set[tuple[int, ...]]:
+    names = ("columns", "blocks", "unroll", "rows", "weights_first")
+    return {tuple(int(getattr(found, name)[0]) for name in names)}
+
+
+def facts(tiles: Tiles) -> tuple[int, ...]:
+    return tiles.columns, tiles.blocks, tiles.unroll, tiles.rows, int(tiles.weights_first)
