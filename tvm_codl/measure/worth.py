@@ -33,9 +33,6 @@ Axes = Mapping[int, Mapping[str, Axis]]
 PROCESSORS: tuple[Processor, Processor] = ("cpu", "gpu")
 
 DRAWS = 64
-#: A piece is thought to be off by this much of the logarithm by which its prediction differs from its even share of the
-#: operator's time, however sure the model is: where so much hangs on the model, one measurement settles it.
-DOUBT = 0.5
 #: Natural logarithm of the ratio of two pieces' sizes at which their errors are still alike to 1/e.
 ALIKE = 0.7
 
@@ -164,13 +161,6 @@ def _parts(
     for each in slots:
         each[each < 0] = len(parts)
     return [parts[number] for number in range(len(parts))], slots
-
-
-def _even(described: Sequence[Workload], model: Estimator, processor: Processor) -> Rows:
-    """What each would take if a piece took its units' share of the whole operator's time."""
-    wholes, _ = model.estimate([workload.whole or workload for workload in described], processor)
-    cuts = [workload.cut for workload in described]
-    return wholes * np.array([(cut.hi - cut.lo) / cut.extent if cut else 1.0 for cut in cuts])
 
 
 def _units(placement: Placement, axes: Mapping[str, Axis], side: int) -> tuple[str, int, int]:
