@@ -23,7 +23,7 @@ from tvm_codl.schedule.conv2d import TASK as CONV2D
 from tvm_codl.schedule.dense import BATCH_MATMUL, DENSE
 from tvm_codl.schedule.depthwise import TASK as DEPTHWISE
 from tvm_codl.schedule.target import KEY, is_gpu
-from tvm_codl.tiling.tuned import conv2d_family, dense_family, depthwise_family, distance
+from tvm_codl.tiling.tuned import distance, placed
 
 TASKS = frozenset((CONV2D, DEPTHWISE, DENSE, BATCH_MATMUL))
 SHIPPED = Path(tvm_codl.tuned.__file__).parent
@@ -148,22 +148,9 @@ def read_records(path: Path) -> list[tuple[str, Record]]:
 def family_of(workload: tuple[Any, ...]) -> Family:
     """``workload`` without what a piece may change: rows and output channels."""
     task, *args = workload
-    if task in (CONV2D, DEPTHWISE):
-        (_, data, _), (_, kernel, _), strides, padding, dilation, *_ = args
-        n, h, w, c = data
-        top, left, bottom, right = padding if len(padding) == 4 else (*padding, *padding)
-        size = kernel[1:3] if len(kernel) == 5 else kernel[:2]
-        rows = (h + top + bottom - (size[0] - 1) * dilation[0] - 1) // strides[0] + 1
-        window = (*size, *strides, left, right, *dilation)
-        if task == DEPTHWISE:
-            return Family(depthwise_family(n, w, kernel[3], *window), (rows, c))
-        lanes = kernel[4] if len(kernel) == 5 else 0
-        channels = kernel[0] * lanes if lanes else kernel[3]
-        return Family(conv2d_family(n, w, c, lanes, *window), (rows, channels))
-    if task == DENSE:
-        (_, (m, k), _), (_, weight, _), *_ = args
-        lanes = weight[2] if len(weight) == 3 else 0
-        return Family(dense_family(k, lanes), (m, weight[0] * max(1, lanes)))
+    if task != BATCH_MATMUL:
+        common, extents, _ = placed(task, args)
+        return Family(common, extents)
     (_, x, _), (_, y, _), transpose_a, transpose_b, *_ = args
     k, m = x[1:] if transpose_a else x[:0:-1]
     return Family((task, k, transpose_a, transpose_b), (x[0], m, y[1] if transpose_b else y[2]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,12 +104,13 @@ def _entry(value: Mapping[str, Any]) -> Tuning | None:
     if failed or KEY not in keys or task not in (CONV2D, DEPTHWISE, DENSE):
         return None
     knobs = {name: setting for name, _, setting in value["config"]["entity"]}
-    family, extents, exact = _placed(task, args)
+    family, extents, exact = placed(task, args)
     processor = "gpu" if "gpu" in keys else "cpu"
     return Tuning(processor, family, extents, exact, knobs, sum(costs) / len(costs))
 
 
-def _placed(task: str, args: list[Any]) -> tuple[Family, tuple[int, int], tuple[int, int, int]]:
+def placed(task: str, args: Sequence[Any]) -> tuple[Family, tuple[int, int], tuple[int, int, int]]:
+    """Family, extents and exact part (:class:`Tuning`) of a kernel, from the arguments of its AutoTVM task."""
     data, weight = args[0][1], args[1][1]
     if task == DENSE:
         lanes = weight[2] if len(weight) == 3 else 0
