@@ -71,7 +71,7 @@ def reference(prepared: Prepared, phone: Any, folder: Path) -> dict[str, Plan]:
     measure_grid(prepared, phone, log=talk, records=store)
     if not all(path.exists() for path in paths.values()):
         with RecordStore(store) as opened:  # all repeats of each, where there are several
-            records = list(opened.query(device=phone.profile.name, build=tools.build_id, mode="alone"))
+            records = list(opened.query(device=phone.profile.name, build=tools.kernel_id, mode="alone"))
         for name, plan in exhaustive(prepared, records, measure_sharing(phone, tools.cpu, tools.gpu)).items():
             dump_plan(plan, paths[name])
     return {name: load_plan(path) for name, path in paths.items()}

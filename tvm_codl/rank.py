@@ -106,7 +106,7 @@ def rank_models(
 
 
 def _records(store: RecordStore, phone: Any, tools: Toolchain) -> list[Record]:
-    return list(store.query(device=phone.profile.name, build=tools.build_id, mode="alone"))
+    return list(store.query(device=phone.profile.name, build=tools.kernel_id, mode="alone"))
 
 
 def seeds(networks: Mapping[str, Prepared], most: int) -> dict[str, list[Probe]]:

@@ -17,16 +17,33 @@ from tvm_codl.schedule.transfer import SHIPPED, scheduled
 
 #: The folders whose code decides what a library holds: one that an older version built must not pass for today's.
 _MAKERS = ("build", "graph", "relay", "schedule", "tiling")
+#: Of these, what puts kernels together into a network's library, and has no say in how long a kernel takes.
+_ASSEMBLERS = frozenset(
+    (
+        "build/elf.py",
+        "build/library.py",
+        "build/program.py",
+        "relay/annotate.py",
+        "relay/partition.py",
+        "relay/regions.py",
+    )
+)
+#: To be raised when a region is timed in another way (runtime/native/coexec/*_time.cc): what was measured before is stale.
+TIMING = 1
 
 
 class Toolchain(msgspec.Struct, frozen=True):
-    """Targets, and the tuned schedules that go with them; ``build_id`` changes with any of these, and with the code
-    that builds."""
+    """Targets, and the tuned schedules that go with them.
+
+    ``kernel_id`` changes with any of these and with the code that makes kernels: records of one id can be compared.
+    ``build_id`` changes with all that, with the code that puts libraries together, and with the runtime.
+    """
 
     cpu: tvm.target.Target
     gpu: tvm.target.Target
     records: tuple[Path, ...]
     build_id: str
+    kernel_id: str
 
     def scheduled(self) -> AbstractContextManager[object]:
         """The context in which kernels are built: shipped records, then these."""
@@ -38,15 +55,23 @@ def toolchain(profile: DeviceProfile, tuning_records: Path | None = None) -> Too
     cpu = cpu_target(mtriple=_option(profile.cpu_target, "mtriple"), mcpu=_option(profile.cpu_target, "mcpu"))
     gpu = gpu_target(cpu, max_threads=profile.max_work_group or 256)
     records = (tuning_records,) if tuning_records else ()
-    digest = hashlib.sha256(f"{tvm.__version__}|{cpu}|{gpu}|{profile.build_id}".encode())
+    kernels = hashlib.sha256(f"{tvm.__version__}|{cpu}|{gpu}|{profile.gpu_version}|{TIMING}".encode())
+    for path in (*records, *sorted(SHIPPED.glob("*.log"))):
+        kernels.update(_content(path))
+    library = hashlib.sha256(profile.build_id.encode())
     package = Path(__file__).parent
-    sources = sorted(p for folder in _MAKERS for p in (package / folder).glob("*.py"))
-    for path in (*records, *sorted(SHIPPED.glob("*.log")), *sources):
-        try:
-            digest.update(path.read_bytes())
-        except OSError as error:
-            raise UserError(f"cannot read tuning records from {path}", str(error)) from error
-    return Toolchain(cpu, gpu, records, digest.hexdigest()[:16])
+    for path in sorted(p for folder in _MAKERS for p in (package / folder).glob("*.py")):
+        digest = library if path.relative_to(package).as_posix() in _ASSEMBLERS else kernels
+        digest.update(_content(path))
+    library.update(kernels.digest())
+    return Toolchain(cpu, gpu, records, library.hexdigest()[:16], kernels.hexdigest()[:16])
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read tuning records from {path}", str(error)) from error
 
 
 def _option(target: str, name: str) -> str:

@@ -134,7 +134,7 @@ def measure_network(
             session,
             sharing,
             allowed,
-            known=store.query(device=phone.profile.name, build=tools.build_id, mode="alone"),
+            known=store.query(device=phone.profile.name, build=tools.kernel_id, mode="alone"),
             name=prepared.name,
             device=phone.profile.name,
             fit=learner(phone.profile, tools),
@@ -146,7 +146,7 @@ def learner(profile: DeviceProfile, tools: Toolchain) -> Callable[[Iterable[Reco
     """What makes a cost model of a phone's records, knowing its profile and the tuned kernels that its builds use."""
     facts = DeviceFacts.of(msgspec.to_builtins(profile))
     tunings = Tunings(shipped().entries + read(tools.records).entries)
-    provenance = {"device": profile.name, "build": tools.build_id}
+    provenance = {"device": profile.name, "build": tools.kernel_id}
     return lambda records: CostModel.fit(samples_of(records, facts), provenance, facts, tunings)
 
 
@@ -180,7 +180,7 @@ def measuring(prepared: Prepared, phone: Any, tools: Toolchain, store: RecordSto
         tools.gpu,
         phone,
         phone.profile.name,
-        tools.build_id,
+        tools.kernel_id,
         store,
         log,
         tools.scheduled,

@@ -54,7 +54,7 @@ def probes() -> tuple[Probe, ...]:
 def session(phone: Any, store: RecordStore, settings: Settings = SLOW, log: Any = print, build: str = "") -> Session:
     (graph, weights), tools = network(), toolchain(phone.profile)
     return Session(
-        graph, weights, tools.cpu, tools.gpu, phone, phone.profile.name, tools.build_id + build, store, log,
+        graph, weights, tools.cpu, tools.gpu, phone, phone.profile.name, tools.kernel_id + build, store, log,
         tools.scheduled, settings,
     )  # fmt: skip
 
