@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tvm_codl.device.opencl import default_records
 from tvm_codl.errors import CheckFailed, UserError
 from tvm_codl.frontend.model import LoadedModel
 from tvm_codl.frontend.reference import reference_outputs
@@ -27,7 +28,6 @@ from tvm_codl.workflow import (
     Log,
     Prepared,
     calm_down,
-    default_records,
     libraries_for,
     make_plan,
     measuring,

@@ -16,6 +16,7 @@ import numpy as np
 from tvm_codl.bench import TOLERANCE, errors
 from tvm_codl.cost.model import CostModel
 from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.device.opencl import default_records
 from tvm_codl.errors import CheckFailed, UsageError
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.graph.opgraph import OpGraph
@@ -34,7 +35,6 @@ from tvm_codl.workflow import (
     Log,
     Prepared,
     calm_down,
-    default_records,
     learner,
     library_for,
     make_plan,

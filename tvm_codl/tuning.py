@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from tvm import autotvm
 
+from tvm_codl.device.opencl import default_records
 from tvm_codl.measure.kernels.build import BatchBuilder
 from tvm_codl.measure.kernels.run import BatchRunner
 from tvm_codl.measure.kernels.trials import Trials
@@ -18,7 +19,7 @@ from tvm_codl.measure.kernels.wanted import Kernel, kernels, network_probes, pla
 from tvm_codl.plan.plan import Plan
 from tvm_codl.records.store import RecordStore
 from tvm_codl.targets import toolchain
-from tvm_codl.workflow import Prepared, default_records
+from tvm_codl.workflow import Prepared
 
 Log = Callable[[str], None]
 

@@ -18,7 +18,7 @@ from tvm_codl.build.elf import check_library
 from tvm_codl.build.library import build
 from tvm_codl.cost.device import DeviceFacts
 from tvm_codl.cost.model import CostModel, samples_of
-from tvm_codl.device.opencl import cache_dir
+from tvm_codl.device.opencl import cache_dir, default_records
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import DeviceError, UserError
 from tvm_codl.frontend.model import LoadedModel
@@ -33,13 +33,13 @@ from tvm_codl.plan.explain import uniform_plan
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.records.record import Record
-from tvm_codl.records.store import FILE_NAME, RecordStore
+from tvm_codl.records.store import RecordStore
 from tvm_codl.relay.annotate import AnnotateCoExecution
 from tvm_codl.relay.extract import extract
 from tvm_codl.relay.partition import PartitionCoExecution
 from tvm_codl.runtime.comodule import CoModule
 from tvm_codl.targets import Toolchain, toolchain
-from tvm_codl.tiling.tuned import Tunings, read, shipped
+from tvm_codl.tiling.tuned import used
 
 Log = Callable[[str], None]
 
@@ -70,11 +70,6 @@ def prepare(model: LoadedModel) -> Prepared:
     """Simplifies the network and finds its operators."""
     graph, weights, module = extract(model.module)
     return Prepared(model, graph, weights, module, {o.id: axes(o, graph) for o in graph.operators})
-
-
-def default_records() -> Path:
-    """The record store that all commands share unless told otherwise."""
-    return cache_dir() / FILE_NAME
 
 
 def make_plan(
@@ -145,7 +140,7 @@ def measure_network(
 def learner(profile: DeviceProfile, tools: Toolchain) -> Callable[[Iterable[Record]], CostModel]:
     """What makes a cost model of a phone's records, knowing its profile and the tuned kernels that its builds use."""
     facts = DeviceFacts.of(msgspec.to_builtins(profile))
-    tunings = Tunings(shipped().entries + read(tools.records).entries)
+    tunings = used(tools.records)
     provenance = {"device": profile.name, "build": tools.kernel_id}
     return lambda records: CostModel.fit(samples_of(records, facts), provenance, facts, tunings)
 

@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tvm_codl.cli.options import json_option
+from tvm_codl.cli.options import FILE, chosen_records_options, json_option
 from tvm_codl.cli.output import print_json, print_table, talk
 
 if TYPE_CHECKING:
     from tvm_codl.cost.evaluation import Result, Scatter
-    from tvm_codl.tiling.tuned import Tunings
-
-FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.option("--records", type=FILE, help="The file that keeps the measurements.  [default: in the cache folder]")
+@chosen_records_options
 @click.option("--model", "model_file", type=FILE, help="Judge this model, on what it was not trained on.")
 @click.option(
     "--phones",
@@ -26,9 +23,6 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     help="Evaluate on this folder's measurements of phones (gpu_ops.csv) instead of the records.",
 )
 @click.option("--quick", is_flag=True, help="With --phones: one hold-out and small models.")
-@click.option("--device", default="", metavar="NAME", help="The phone to predict.  [default: the one measured last]")
-@click.option("--build", default="", metavar="ID", help="The build whose records to use.  [default: the newest]")
-@click.option("--tuning-records", type=FILE, help="AutoTVM records that the build used, beside the shipped ones.")
 @click.option("--picture", type=FILE, help="Draw predicted against measured times, and the errors, into this SVG file.")
 @json_option
 def command(
@@ -67,28 +61,14 @@ def _on_records(
     from tvm_codl.cost.held_out import hold_out, judge
     from tvm_codl.cost.model import CostModel
     from tvm_codl.cost.training import choose
+    from tvm_codl.device.opencl import default_records
+    from tvm_codl.tiling.tuned import used
 
-    chosen = choose(stored(records), device, build, log=talk)
+    chosen = choose(records or default_records(), device, build, log=talk)
     talk(f"{len(chosen.records)} records of {chosen.device}, build {chosen.build}")
     if model_file is not None:
         found = judge(CostModel.load(model_file), chosen.samples, chosen.device)
         return found.results, found.scatter, f"{model_file.name} on what it was not trained on", found
-    found = hold_out(chosen.samples, chosen.facts, tunings(tuning_records), chosen.device)
+    found = hold_out(chosen.samples, chosen.facts, used([tuning_records] if tuning_records else []), chosen.device)
     shapes = ", ".join(f"{n} shapes on the {p}" for p, n in found.shapes.items())
     return found.results, found.scatter, f"shapes held out whole: {shapes}", found
-
-
-def stored(records: Path | None) -> Path:
-    if records is not None:
-        return records
-    from tvm_codl.workflow import default_records
-
-    return default_records()
-
-
-def tunings(tuning_records: Path | None) -> Tunings:
-    """The tuned kernels that a build with ``--tuning-records`` uses."""
-    from tvm_codl.tiling.tuned import Tunings, read, shipped
-
-    own = read([tuning_records]) if tuning_records is not None else Tunings()
-    return Tunings(shipped().entries + own.entries)

@@ -7,7 +7,15 @@ from typing import Any
 
 import click
 
-from tvm_codl.cli.options import json_option, load, model_options, phone_options
+from tvm_codl.cli.options import (
+    FILE,
+    json_option,
+    load,
+    model_options,
+    phone_options,
+    records_option,
+    tuning_records_option,
+)
 from tvm_codl.cli.output import print_json, talk
 
 
@@ -19,20 +27,9 @@ from tvm_codl.cli.output import print_json, talk
     help="A number of measurements (200), or a time (90s, 5min, 1h).",
 )  # fmt: skip
 @click.option("--grid", is_flag=True, help="Measure every operator along each axis in tenths instead: no budget.")
-@click.option(
-    "--records", type=click.Path(dir_okay=False, path_type=Path),
-    help="The file that keeps the measurements.  [default: in the cache folder]",
-)  # fmt: skip
-@click.option(
-    "--tuning-records", type=click.Path(dir_okay=False, path_type=Path),
-    help="AutoTVM records to build with, beside the shipped ones.",
-)  # fmt: skip
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the plan that it ends in to this file.",
-)
+@records_option
+@tuning_records_option
+@click.option("-o", "--output", type=FILE, help="Write the plan that it ends in to this file.")
 @json_option
 def command(
     source: str, shape: Any, reach: Any, budget: str, grid: bool, records: Path | None, tuning_records: Path | None,

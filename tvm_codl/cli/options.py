@@ -24,6 +24,17 @@ Command = Callable[..., Any]
 SHAPE = re.compile(r"(?P<name>.+?)[:=]\[?(?P<sizes>\d+(?:,\d+)*)\]?")
 
 
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+records_option = click.option(
+    "--records", type=FILE, help="The file that keeps the measurements.  [default: in the cache folder]"
+)
+tuning_records_option = click.option(
+    "--tuning-records", type=FILE, help="AutoTVM records to build with, beside the shipped ones."
+)
+
+
 class ShapeType(click.ParamType[Any]):
     """``name:[1,3,224,224]`` or ``name=1,3,224,224``."""
 
@@ -108,13 +119,25 @@ def phone_options(command: Command) -> Command:
 
 def measuring_options(command: Command) -> Command:
     """What a plan rests on; the command gets ``budget``, ``records`` and ``tuning_records``."""
-    path = click.Path(dir_okay=False, path_type=Path)
+    budget = click.option(
+        "--budget", type=float, default=120.0, show_default=True, help="Seconds to measure pieces for."
+    )
+    return budget(records_option(tuning_records_option(command)))
+
+
+def chosen_records_options(command: Command) -> Command:
+    """Whose records to learn from; the command gets ``records``, ``device``, ``build`` and ``tuning_records``."""
     for option in (
-        click.option("--tuning-records", type=path, help="AutoTVM records to build with, beside the shipped ones."),
         click.option(
-            "--records", type=path, help="The file that keeps the measurements.  [default: in the cache folder]"
+            "--tuning-records", type=FILE, help="AutoTVM records that the build used, beside the shipped ones."
         ),
-        click.option("--budget", type=float, default=120.0, show_default=True, help="Seconds to measure pieces for."),
+        click.option(
+            "--build", default="", metavar="ID", help="The build whose records to use.  [default: the newest]"
+        ),
+        click.option(
+            "--device", default="", metavar="NAME", help="The phone to predict.  [default: the one measured last]"
+        ),
+        records_option,
     ):
         command = option(command)
     return command
@@ -139,9 +162,6 @@ def tuning_options(command: Command) -> Command:
     ):  # fmt: skip
         command = option(command)
     return command
-
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 def load(source: str, shape: tuple[tuple[str, tuple[int, ...]], ...]) -> LoadedModel:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tvm_codl.cli.options import ShapeType, json_option, load, phone_options
+from tvm_codl.cli.options import ShapeType, json_option, load, phone_options, records_option, tuning_records_option
 from tvm_codl.cli.output import print_json, print_table, talk
 
 
@@ -20,14 +20,8 @@ from tvm_codl.cli.output import print_json, print_table, talk
     "--budget", type=float, default=30.0, show_default=True, help="Seconds to measure pieces for, for each of the best."
 )
 @click.option("--repeat", type=click.IntRange(1), default=20, show_default=True, help="Interleaved rounds.")
-@click.option(
-    "--records", type=click.Path(dir_okay=False, path_type=Path),
-    help="The file that keeps the measurements.  [default: in the cache folder]",
-)  # fmt: skip
-@click.option(
-    "--tuning-records", type=click.Path(dir_okay=False, path_type=Path),
-    help="AutoTVM records to build with, beside the shipped ones.",
-)  # fmt: skip
+@records_option
+@tuning_records_option
 @json_option
 def command(
     sources: tuple[str, ...], shape: Any, reach: Any, top: int, budget: float, repeat: int, records: Path | None,

@@ -9,13 +9,10 @@ from typing import Any
 
 import click
 
-from tvm_codl.cli.options import json_option
+from tvm_codl.cli.options import FILE, json_option, records_option
 from tvm_codl.cli.output import print_json, print_table, talk
+from tvm_codl.device.opencl import default_records
 
-FILE = click.Path(dir_okay=False, path_type=Path)
-records_option = click.option(
-    "--records", type=FILE, help="The file that keeps the measurements.  [default: in the cache folder]"
-)
 format_option = click.option(
     "--format", type=click.Choice(["autotvm", "csv"]), help="[default: csv for a name that ends in .csv, else autotvm]"
 )
@@ -31,13 +28,6 @@ def selecting(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
-
-
-def stored(records: Path | None) -> Path:
-    from tvm_codl.device.opencl import cache_dir
-    from tvm_codl.records.store import FILE_NAME
-
-    return records or cache_dir() / FILE_NAME
 
 
 @click.group()
@@ -59,7 +49,7 @@ def ls(records: Path | None, as_json: bool, **chosen: Any) -> None:
     from tvm_codl.records.exchange import opened
     from tvm_codl.records.selection import Selection, groups
 
-    path = stored(records)
+    path = records or default_records()
     with opened(path) as store:
         found = groups(store, Selection(**chosen))
     if as_json:
@@ -87,7 +77,7 @@ def export(records: Path | None, format: Any, output: Path | None, **chosen: Any
     from tvm_codl.records.exchange import export_file, opened
     from tvm_codl.records.selection import Selection
 
-    with opened(stored(records)) as store:
+    with opened(records or default_records()) as store:
         amount = export_file(store, output, format, Selection(**chosen))
     talk(f"{_words(amount)} written" + (f": {output}" if output else ""))
 
@@ -107,7 +97,7 @@ def import_files(files: tuple[Path, ...], records: Path | None, format: Any, ski
     from tvm_codl.records.store import RecordStore
 
     done = {}
-    with RecordStore(stored(records)) as store:
+    with RecordStore(records or default_records()) as store:
         for path in files:
             done[str(path)] = found = import_file(store, path, format, skip_bad)
             talk(f"{path}: {_words(found.read)} read, {_words(found.new)} new, {found.bad} bad lines")

@@ -7,10 +7,8 @@ from typing import Any
 
 import click
 
-from tvm_codl.cli.options import json_option, load, model_options, named_plan, phone_options
+from tvm_codl.cli.options import FILE, json_option, load, model_options, named_plan, phone_options, records_option
 from tvm_codl.cli.output import print_json, print_table, talk
-
-PATH = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
@@ -28,9 +26,9 @@ PATH = click.Path(dir_okay=False, path_type=Path)
 )  # fmt: skip
 @click.option("--minutes", type=click.FloatRange(0), default=0.0, help="Stop after this long.  [default: never]")
 @click.option("--plan", "given", default="", metavar="PLAN", help="Tune the pieces that this plan uses, longest first.")
-@click.option("--records", type=PATH, help="The file that keeps the measurements.  [default: in the cache folder]")
-@click.option("--tuning-records", type=PATH, help="AutoTVM records to start from, beside the shipped ones.")
-@click.option("-o", "--output", type=PATH, help="AutoTVM records of the best.  [default: MODEL's name, .log]")
+@records_option
+@click.option("--tuning-records", type=FILE, help="AutoTVM records to start from, beside the shipped ones.")
+@click.option("-o", "--output", type=FILE, help="AutoTVM records of the best.  [default: MODEL's name, .log]")
 @json_option
 def command(
     source: str, shape: Any, reach: Any, processor: str, trials: int, early_stopping: int, tuner: str, minutes: float,

@@ -37,6 +37,11 @@ def cache_dir() -> Path:
     return Path(os.environ.get("TVM_CODL_CACHE") or platformdirs.user_cache_dir("tvm_codl"))
 
 
+def default_records() -> Path:
+    """The record store that all commands share unless told otherwise."""
+    return cache_dir() / "records.sqlite"
+
+
 def find() -> OpenCL:
     """The OpenCL to use on this machine.  Raises :class:`DeviceError` with every candidate's own words if none works."""
     if os.environ.get("CODL_OPENCL_LIBRARY"):

@@ -20,8 +20,6 @@ from tvm_codl.records.record import Piece, Processor, Record
 from tvm_codl.records.schema import SCHEMA_VERSION as SCHEMA_VERSION
 from tvm_codl.records.schema import STEPS
 
-#: In the cache folder, unless the user names another.
-FILE_NAME = "records.sqlite"
 _BUSY_S = 30.0
 _RECORD = (
     *("workload", "kind", "axis", "lo", "hi", "extent", "processor", "device", "build", "mode"),

@@ -97,6 +97,11 @@ def read(paths: Iterable[Path]) -> Tunings:
     return Tunings(tuple(found))
 
 
+def used(paths: Iterable[Path]) -> Tunings:
+    """The tuned kernels of a build with these logs: the shipped ones and theirs.  Raises as :func:`read`."""
+    return Tunings(shipped().entries + read(paths).entries)
+
+
 def _entry(value: Mapping[str, Any]) -> Tuning | None:
     target, task, args, _ = value["input"]
     keys = next((word[6:].split(",") for word in str(target).split() if word.startswith("-keys=")), [])
