@@ -26,9 +26,8 @@ from tvm_codl.measure.budget import Budget, Purse
 from tvm_codl.measure.probe import Probe, split_probes, whole_probes
 from tvm_codl.measure.worth import worth
 from tvm_codl.plan.candidates import Candidate, Predictor, candidates
-from tvm_codl.plan.eliminate import evaluate
 from tvm_codl.plan.plan import Placement, Plan
-from tvm_codl.plan.search import search, tables
+from tvm_codl.plan.search import find, replayed, tables
 from tvm_codl.records.record import Processor, Record
 from tvm_codl.records.workload import Workload
 
@@ -115,14 +114,15 @@ def guide(
         model = fit(loop.known.values())
         choices = _with(plan, graph, axes, model, candidates(graph, axes, model))
         costs = tables(graph, choices, sharing, axes)
-        before, plan = plan, search(graph, choices, sharing, axes, name, device)
+        before, old = plan, _numbers(plan, choices) if plan else ()
+        plan = find(graph, choices, sharing, axes, name, device, known=[old] if before else ()).plan
         valued = worth(graph, axes, choices, costs, plan, model, seed=len(rounds))
         moved, gained = 0, 0.0
         if before is not None:
             pairs = list(zip(before.operators, plan.operators, strict=True))
             moved = sum(a.placement != b.placement for a, b in pairs)
-            old, new = ([_index(choices[pair[k].operator], pair[k].placement) for pair in pairs] for k in range(2))
-            gained = evaluate(old, costs.nodes, costs.edges) - evaluate(new, costs.nodes, costs.edges)
+            then, now = (replayed(graph, choices, sharing, costs, one) for one in (old, _numbers(plan, choices)))
+            gained = then.total_ms - now.total_ms
         rounds.append(Round(len(rounds), plan.predicted_ms, gained, moved, loop.purse.taken, valued.gain_ms))
         log(str(rounds[-1]))
         unmoved = unmoved + 1 if before is not None and not moved else 0
@@ -202,15 +202,20 @@ def grid_probes(graph: OpGraph, axes: Axes, parts: int = 10) -> list[Probe]:
     return whole_probes(graph) + split_probes(graph, axes, grid_placements(graph, axes, parts))
 
 
-def _index(options: Sequence[Candidate], placement: Placement) -> int:
-    return next(index for index, option in enumerate(options) if option.placement == placement)
+def _numbers(plan: Plan, choices: Mapping[int, Sequence[Candidate]]) -> tuple[int, ...]:
+    """The number of each operator's placement among its choices."""
+    return tuple(
+        next(index for index, option in enumerate(choices[o.operator]) if option.placement == o.placement)
+        for o in plan.operators
+    )
 
 
 def predicted(operator: Operator, graph: OpGraph, axes: Axes, model: Predictor, split: Placement) -> Candidate:
     """A split of an operator with the times that the model says."""
     extent = axes[operator.id][split.axis].extent
-    cpu = model.predict([Workload.of(operator, graph, split.axis, 0, split.at)], "cpu")
-    gpu = model.predict([Workload.of(operator, graph, split.axis, split.at, extent)], "gpu")
+    parts = split.parts(extent)
+    cpu = model.predict([Workload.of(operator, graph, split.axis, *parts[0])], "cpu")
+    gpu = model.predict([Workload.of(operator, graph, split.axis, *parts[1])], "gpu")
     return Candidate(split, float(cpu[0]), float(gpu[0]))
 
 

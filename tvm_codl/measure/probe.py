@@ -46,8 +46,8 @@ def split_probes(
     for id, placement in placements:
         if placement.on != "split":
             continue
-        extent = axes[id][placement.axis].extent
-        for processor, lo, hi in (("cpu", 0, placement.at), ("gpu", placement.at, extent)):
+        parts = placement.parts(axes[id][placement.axis].extent)
+        for processor, (lo, hi) in zip(("cpu", "gpu"), parts, strict=True):
             key = Workload.of(operators[id], graph, placement.axis, lo, hi).key
             found.setdefault((key, processor), Probe(id, processor, key, placement.axis, lo, hi))  # type: ignore[arg-type]
     return list(found.values())

@@ -185,9 +185,7 @@ def _units(placement: Placement, axes: Mapping[str, Axis], side: int) -> tuple[s
     """Axis, first and last unit (exclusive) of one processor's part; an empty axis for the whole."""
     if placement.on != "split":
         return "", 0, 0
-    return (
-        (placement.axis, 0, placement.at) if side == 0 else (placement.axis, placement.at, axes[placement.axis].extent)
-    )
+    return (placement.axis, *placement.parts(axes[placement.axis].extent)[side])
 
 
 def _draw(parts: Sequence[_Part], random: np.random.Generator) -> Rows:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.graph.split import Axis
+from tvm_codl.plan.aligned import aligned
 from tvm_codl.plan.plan import Placement
 from tvm_codl.records.pieces import Pieces, add_halves
 from tvm_codl.records.record import Processor
@@ -18,6 +19,8 @@ from tvm_codl.records.workload import Workload
 
 #: Cuts of one axis of one operator.
 MOST_CUTS = 16
+#: Those from which the cuts of the operators before follow.
+LIKELY_CUTS = 3
 _LATTICE = 10
 _FINEST = 40
 _UNITS = {"channels": (16, 8, 4)}
@@ -56,7 +59,8 @@ Axes = Mapping[int, Mapping[str, Axis]]
 def candidates(
     graph: OpGraph, axes: Axes, model: Predictor, most_cuts: int = MOST_CUTS
 ) -> dict[int, tuple[Candidate, ...]]:
-    """For each operator: ``cpu``, ``gpu``, then splits at no more than ``most_cuts`` cuts of each axis.
+    """For each operator: ``cpu``, ``gpu``, then splits at no more than ``most_cuts`` cuts of each axis, and those that
+    follow from the likely cuts of the operators behind it, overlaps included (:mod:`.aligned`).
 
     Operators whose axis has the same name and extent get the same cuts, so that a run of them can be cut alike and
     nothing crosses in between.
@@ -67,17 +71,24 @@ def candidates(
     whole_cpu, whole_gpu = model.predict(wholes, "cpu"), model.predict(wholes, "gpu")
     times = {op.id: (float(c), float(g)) for op, c, g in zip(graph.operators, whole_cpu, whole_gpu, strict=True)}
     steps: list[dict[str, int]] = model.steps(wholes) if isinstance(model, Stepped) else [{} for _ in graph.operators]
-    cuts = _cuts(graph, axes, times, {o.id: s for o, s in zip(graph.operators, steps, strict=True)}, most_cuts)
-    splits = {op.id: _splits(op, axes, cuts) for op in graph.operators}
-    halves = _halves(wholes, splits, axes)
-    cpu, gpu = (_predict(part, splits, model, on) for part, on in zip(halves, PROCESSORS, strict=True))
+    cuts, likely = _cuts(graph, axes, times, {o.id: s for o, s in zip(graph.operators, steps, strict=True)}, most_cuts)
+    more = aligned(graph, axes, cuts, likely)
+    splits = {op.id: _splits(op, axes, cuts, more[op.id]) for op in graph.operators}
+    # Many networks repeat a block: what is alike is predicted once.
+    alike = {op.id: (whole.key, *splits[op.id]) for op, whole in zip(graph.operators, wholes.wholes, strict=True)}
+    first = {key: id for id, key in reversed(alike.items())}
+    own = {id: splits[id] for id in alike if first[alike[id]] == id}
+    halves = _halves(wholes, own, axes)
+    cpu, gpu = (_predict(part, own, model, on) for part, on in zip(halves, PROCESSORS, strict=True))
     found: dict[int, tuple[Candidate, ...]] = {}
     for operator in graph.operators:
         cpu_ms, gpu_ms = times[operator.id]
         alone = (Candidate(Placement("cpu"), cpu_ms, 0.0), Candidate(Placement("gpu"), 0.0, gpu_ms))
         found[operator.id] = alone + tuple(
             Candidate(placement, c, g)
-            for placement, c, g in zip(splits[operator.id], cpu[operator.id], gpu[operator.id], strict=True)
+            for placement, c, g in zip(
+                splits[operator.id], cpu[first[alike[operator.id]]], gpu[first[alike[operator.id]]], strict=True
+            )
         )
     return found
 
@@ -95,17 +106,20 @@ def preferred_cuts(axis: Axis, shares: Sequence[float], most: int = MOST_CUTS, s
     that does not fill its last one pays for it whole.
     """
     unit = step if step and step % _unit(axis) == 0 and axis.extent >= 4 * step else _unit(axis)
-    legal = list(range(unit, axis.extent, unit))
+    legal = np.arange(unit, axis.extent, unit)
     if len(legal) <= most:
-        return tuple(legal)
-    even = np.linspace(0, len(legal) - 1, min(_LATTICE, most)).round().astype(int)
-    chosen = {legal[int(i)] for i in even}
-    wanted = [share * axis.extent for share in shares]
-    near = sorted(legal, key=lambda at: (min((abs(at - want) for want in wanted), default=0.0), at))
+        return tuple(legal.tolist())
+    chosen = set(legal[np.linspace(0, len(legal) - 1, min(_LATTICE, most)).round().astype(int)].tolist())
+    far = np.zeros(len(legal))
+    if shares:
+        far = np.abs(legal[:, None] - np.array(shares) * axis.extent).min(axis=1)
+    nearest = legal[np.lexsort((legal, far))]
     apart = max(unit, axis.extent // _FINEST)
-    for at in near:
-        if len(chosen) < most and all(abs(at - other) >= apart for other in chosen):
-            chosen.add(at)
+    free = np.all([np.abs(nearest - other) >= apart for other in chosen], axis=0)
+    while len(chosen) < most and free.any():
+        at = int(nearest[np.argmax(free)])
+        chosen.add(at)
+        free &= np.abs(nearest - at) >= apart
     return tuple(sorted(chosen))
 
 
@@ -122,8 +136,11 @@ def _cuts(
     times: Mapping[int, tuple[float, float]],
     steps: Mapping[int, Mapping[str, int]],
     most: int,
-) -> dict[tuple[int, str], tuple[int, ...]]:
-    """Per operator and axis.  Alike axes share the balanced points and the tiles of the operators that take the most time."""
+) -> tuple[dict[tuple[int, str], tuple[int, ...]], dict[tuple[int, str], tuple[int, ...]]]:
+    """Per operator and axis, all cuts, and those next to balanced points.
+
+    Alike axes share the balanced points and the tiles of the operators that take the most time.
+    """
     alike: dict[tuple[str, int, int], list[tuple[float, float, int]]] = {}
     for operator in graph.operators:
         cpu_ms, gpu_ms = times[operator.id]
@@ -134,29 +151,37 @@ def _cuts(
             group = alike.setdefault((axis.name, axis.extent, _unit(axis)), [])
             group.append((-gain, gpu_ms / (cpu_ms + gpu_ms), operator.id))
     found: dict[tuple[int, str], tuple[int, ...]] = {}
-    for (name, _, _), members in alike.items():
+    likely: dict[tuple[int, str], tuple[int, ...]] = {}
+    for (name, extent, _), members in alike.items():
         members.sort()
         shares = [share for _, share, _ in members[:3]]
         step = next((found_step for _, _, id in members[:3] if (found_step := steps[id].get(name, 0))), 0)
         cut = preferred_cuts(axes[members[0][2]][name], shares, most, step)
+        wanted = [share * extent for share in shares]
+        near = sorted(cut, key=lambda at: (min(abs(at - want) for want in wanted), at))[:LIKELY_CUTS]
         found |= {(id, name): cut for _, _, id in members}
+        likely |= {(id, name): tuple(near) for _, _, id in members}
+    return found, likely
+
+
+def _splits(
+    operator: Operator, axes: Axes, cuts: Mapping[tuple[int, str], tuple[int, ...]], more: Sequence[Placement]
+) -> list[Placement]:
+    found: list[Placement] = []
+    for name in axes.get(operator.id, {}):
+        found += [Placement("split", name, at) for at in cuts.get((operator.id, name), ())]
+        found += [placement for placement in more if placement.axis == name]
     return found
-
-
-def _splits(operator: Operator, axes: Axes, cuts: Mapping[tuple[int, str], tuple[int, ...]]) -> list[Placement]:
-    return [
-        Placement("split", name, at) for name in axes.get(operator.id, {}) for at in cuts.get((operator.id, name), ())
-    ]
 
 
 def _halves(wholes: Pieces, splits: Mapping[int, Sequence[Placement]], axes: Axes) -> tuple[Pieces, Pieces]:
     """Of every split the CPU's pieces, and the GPU's."""
     cpu, gpu = Pieces(wholes.graph, wholes), Pieces(wholes.graph, wholes)
     for operator in wholes.graph.operators:
-        for name in axes.get(operator.id, {}):
-            cuts = [s.at for s in splits[operator.id] if s.axis == name]
-            if cuts:
-                add_halves(cpu, gpu, operator, name, cuts)
+        for name, axis in axes.get(operator.id, {}).items() if operator.id in splits else ():
+            ends = [s.parts(axis.extent) for s in splits[operator.id] if s.axis == name]
+            if ends:
+                add_halves(cpu, gpu, operator, name, [end for (_, end), _ in ends], [start for _, (start, _) in ends])
     return cpu, gpu
 
 

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from tvm_codl.graph.opgraph import Operator, OpGraph, Shape, Tensor
 from tvm_codl.graph.slab import Need, Slab
-from tvm_codl.graph.split import Axis, piece
+from tvm_codl.graph.split import Axis
+from tvm_codl.plan.halo import Boxes, boxes, read_boxes, whole_boxes
 from tvm_codl.plan.plan import Placement
 
 Numbers = NDArray[np.float64]
-Boxes = NDArray[np.int64]
 
 _BYTES = {"bool": 1, "int8": 1, "uint8": 1, "float16": 2, "int16": 2, "int64": 8, "float64": 8}
 
@@ -57,11 +57,22 @@ def held(tensor: Tensor, placements: Sequence[Placement], axes: dict[str, Axis])
 
 def needed(operator: Operator, graph: OpGraph, placements: Sequence[Placement], axes: dict[str, Axis]) -> list[Parts]:
     """What each processor reads of each of the operator's inputs, in their order."""
-    pairs = [_needed(operator, graph, placement, axes) for placement in placements]
-    return [
-        _parts(graph.tensors[tensor].shape, [(cpu[index], gpu[index]) for cpu, gpu in pairs])
-        for index, tensor in enumerate(operator.inputs)
-    ]
+    shapes = [graph.tensors[tensor].shape for tensor in operator.inputs]
+    on = np.array([placement.on for placement in placements])
+    found = []
+    for shape in shapes:
+        cpu, gpu = whole_boxes(shape, len(placements)), whole_boxes(shape, len(placements))
+        cpu[on == "gpu", 0, 1], gpu[on == "cpu", 0, 1] = 0, 0
+        found.append(Parts(cpu, gpu))
+    for name, axis in axes.items():
+        rows = np.array([i for i, p in enumerate(placements) if p.on == "split" and p.axis == name], dtype=np.intp)
+        if not len(rows):
+            continue
+        ends = np.array([placements[i].parts(axis.extent) for i in rows.tolist()], dtype=np.int64)
+        both = read_boxes(operator, graph, axis, ends[:, :, 0].T.ravel(), ends[:, :, 1].T.ravel())
+        for parts, read in zip(found, both, strict=True):
+            parts.cpu[rows], parts.gpu[rows] = read[: len(rows)], read[len(rows) :]
+    return found
 
 
 def size_of(dtype: str) -> float:
@@ -86,18 +97,23 @@ def crossing(tensor: Tensor, producer: Parts, consumer: Parts, written: bool = T
     ``written`` is False for the network's inputs, which nobody rewrites: their layout changes in reading only.
     """
     size = size_of(tensor.dtype)
-    to, rewritten = [], []
-    in_place = np.array(True)
+    to, rewritten, in_place = [], [], np.array(True)
     plain = _contiguous(tensor.shape, producer.cpu) & _contiguous(tensor.shape, producer.gpu)
-    for has, wants in ((producer.cpu[:, None], consumer.cpu[None]), (producer.gpu[:, None], consumer.gpu[None])):
-        common = np.minimum(has[..., 1], wants[..., 1]) - np.maximum(has[..., 0], wants[..., 0])
-        volume = _volume(wants[..., 1] - wants[..., 0])
-        to.append(size * (volume - _volume(common)))
-        same = (has == wants).all(axis=(-1, -2))
+    for has, wants in ((producer.cpu, consumer.cpu), (producer.gpu, consumer.gpu)):
+        held_volume, volume = _volume(has[..., 1] - has[..., 0]), _volume(wants[..., 1] - wants[..., 0])
+        common, same = _common(has, wants, (held_volume > 0)[:, None], (volume > 0)[None])
+        to.append(size * (volume - common))
         in_place = in_place & (same | (plain[:, None] & _contiguous(tensor.shape, wants)))
-        rewritten.append(size * (volume + _volume(has[..., 1] - has[..., 0]) * written))
+        rewritten.append(size * (volume + held_volume[:, None] * written))
     # Both processors rewrite their parts at the same time.
-    return Crossing(to[0], to[1], np.where(in_place, 0.0, np.maximum(*rewritten)))
+    relayout = np.where(in_place, 0.0, np.maximum(*rewritten))
+    overlap = np.flatnonzero(_overlap(producer))
+    if len(overlap):
+        # Pieces that overlap are joined of copies of their shares, where neither of them is enough.
+        own = [boxes[overlap, None] for boxes in (producer.cpu, producer.gpu)]
+        copied = size * np.maximum(*(_volume(boxes[..., 1] - boxes[..., 0]) for boxes in own))
+        relayout[overlap] += copied * (_beyond(own, consumer.cpu) | _beyond(own, consumer.gpu))
+    return Crossing(to[0], to[1], relayout)
 
 
 def needs_other(
@@ -124,41 +140,47 @@ def _nothing(axis: int) -> Slab:
 def _held(placement: Placement, axes: dict[str, Axis]) -> tuple[Need, Need]:
     if placement.on == "split":
         axis = axes[placement.axis]
-        return Slab(axis.index, 0, placement.at), Slab(axis.index, placement.at, axis.extent)
+        cpu, gpu = placement.parts(axis.extent)
+        return Slab(axis.index, *cpu), Slab(axis.index, *gpu)
     return (None, _nothing(0)) if placement.on == "cpu" else (_nothing(0), None)
 
 
-def _needed(
-    operator: Operator, graph: OpGraph, placement: Placement, axes: dict[str, Axis]
-) -> tuple[Sequence[Need], Sequence[Need]]:
-    if placement.on == "split":
-        extent, at = axes[placement.axis].extent, placement.at
-        return (
-            piece(operator, graph, placement.axis, 0, at).inputs,
-            piece(operator, graph, placement.axis, at, extent).inputs,
-        )
-    whole: list[Need] = [None] * len(operator.inputs)
-    nothing: list[Need] = [_nothing(0)] * len(operator.inputs)
-    return (whole, nothing) if placement.on == "cpu" else (nothing, whole)
-
-
 def _parts(shape: Shape, pairs: Sequence[tuple[Need, Need]]) -> Parts:
-    return Parts(_boxes(shape, [cpu for cpu, _ in pairs]), _boxes(shape, [gpu for _, gpu in pairs]))
-
-
-def _boxes(shape: Shape, needs: Sequence[Need]) -> Boxes:
-    shape = shape or (1,)
-    boxes = np.zeros((len(needs), len(shape), 2), dtype=np.int64)
-    boxes[:, :, 1] = shape
-    for row, need in enumerate(needs):
-        if need is not None:
-            boxes[row, need.axis] = (need.lo, max(need.lo, need.hi))
-    return boxes
+    return Parts(boxes(shape, [cpu for cpu, _ in pairs]), boxes(shape, [gpu for _, gpu in pairs]))
 
 
 def _volume(extents: Boxes) -> Numbers:
     result: Numbers = np.maximum(extents, 0).astype(np.float64).prod(axis=-1)
     return result
+
+
+def _common(
+    has: Boxes, wants: Boxes, has_any: NDArray[np.bool_], wants_any: NDArray[np.bool_]
+) -> tuple[Numbers, NDArray[np.bool_]]:
+    """For each pair of boxes how many indices they share, and whether they are the same."""
+    share, same = np.ones((len(has), len(wants))), np.ones((len(has), len(wants)), dtype=np.bool_)
+    for axis in range(has.shape[1]):
+        (lo, hi), (first, last) = has[:, axis].T, wants[:, axis].T
+        ends = {*zip(lo.tolist(), hi.tolist(), strict=True), *zip(first.tolist(), last.tolist(), strict=True)}
+        if len(ends) == 1:
+            share *= max(hi[0] - lo[0], 0)
+            continue
+        extent = np.minimum(hi[:, None], last) - np.maximum(lo[:, None], first)
+        share *= np.maximum(extent, 0)
+        same &= (lo[:, None] == first) & (hi[:, None] == last)
+    return share * (has_any & wants_any), same
+
+
+def _beyond(own: Sequence[Boxes], wants: Boxes) -> NDArray[np.bool_]:
+    """Whether a box that is not empty lies in neither of two others, for each pair; ``own`` have an axis for the boxes."""
+    inside = [((wants[..., 0] >= box[..., 0]) & (wants[..., 1] <= box[..., 1])).all(axis=-1) for box in own]
+    result: NDArray[np.bool_] = (_volume(wants[..., 1] - wants[..., 0]) > 0) & ~inside[0] & ~inside[1]
+    return result
+
+
+def _overlap(parts: Parts) -> NDArray[np.bool_]:
+    common = np.minimum(parts.cpu[..., 1], parts.gpu[..., 1]) - np.maximum(parts.cpu[..., 0], parts.gpu[..., 0])
+    return np.asarray((common > 0).all(axis=-1))
 
 
 def _outermost(shape: Shape) -> int:

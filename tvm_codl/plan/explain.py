@@ -1,4 +1,4 @@
-"""Why each operator is where it is, in words; and the plans and times that a plan is compared with."""
+"""Why an operator is where it is, in words; and the plans and times that a plan is compared with."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ def reason(
     better = min(("cpu", cpu), ("gpu", gpu), key=lambda one: one[1])
     placement = chosen.placement
     if placement.on == "split":
+        twice = f" ({sum(placement.over)} made twice)" if any(placement.over) else ""
         words = (
-            f"split {placement.at}/{axes[placement.axis].extent} {placement.axis}: "
+            f"split {placement.at}/{axes[placement.axis].extent} {placement.axis}{twice}: "
             f"{_ms(chosen.ms)} ms vs {_ms(better[1])} on {better[0]} alone"
         )
         return words + (f", {_ms(share_ms)} ms to share" if share_ms > 0 else "")
@@ -53,32 +54,12 @@ def reason(
     return f"{here[0]} {_ms(here[1])} ms: {why}"
 
 
-def explain(plan: Plan) -> str:
-    """A text table, one line an operator, with what it costs and its reason."""
-    rows: list[tuple[str, ...]] = [("operator", "placement", "cpu ms", "gpu ms", "plan ms", "share ms", "reason")]
-    for planned in plan.operators:
-        rows.append(
-            (
-                f"{planned.operator} {planned.name}",
-                placement_words(planned.placement),
-                *(_ms(ms) for ms in (planned.cpu_ms, planned.gpu_ms, planned.planned_ms, planned.share_ms)),
-                planned.reason,
-            )
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(6)]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if column < 2 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=False))
-        ]
-        lines.append("  ".join([*cells, row[6]]).rstrip())
-    lines.append(f"predicted: {_ms(plan.predicted_ms)} ms")
-    return "\n".join(lines)
-
-
 def placement_words(placement: Placement) -> str:
-    return f"{placement.axis}@{placement.at}" if placement.on == "split" else placement.on
+    """``cpu``, ``gpu``, ``height@12``; ``height@12+2-1`` where the CPU makes 2 rows more, and the GPU 1."""
+    if placement.on != "split":
+        return placement.on
+    over = f"+{placement.over[0]}-{placement.over[1]}" if any(placement.over) else ""
+    return f"{placement.axis}@{placement.at}{over}"
 
 
 def uniform_plan(graph: OpGraph, on: Literal["cpu", "gpu"], model: str = "", device: str = "") -> Plan:

@@ -9,6 +9,7 @@ import msgspec
 
 from tvm_codl.errors import UserError
 from tvm_codl.plan.plan import FORMAT, Placement, Plan, PlannedOperator
+from tvm_codl.plan.settings import Settings
 
 _AT_BYTE = re.compile(r"\(byte (\d+)\)")
 
@@ -64,6 +65,8 @@ def _known(value: object, kind: type[msgspec.Struct], source: str, where: str) -
     if kind is Plan and isinstance(value.get("operators"), list):
         for index, operator in enumerate(value["operators"]):
             _known(operator, PlannedOperator, source, f"operators[{index}]")
+    if kind is Plan:
+        _known(value.get("settings"), Settings, source, "settings")
     if kind is PlannedOperator:
         _known(value.get("placement"), Placement, source, f"{where}.placement of {value.get('name', '?')!r}")
 

@@ -7,6 +7,7 @@ run side by side, and the two slow each other down for as long as both work (:mo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from tvm_codl.cost.sharing import SharingCost
 
 CPU, GPU = 0, 1
+_NOTHING = 1e-9  # ms: a picosecond, what rounding leaves
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -37,7 +39,8 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Times(msgspec.Struct, frozen=True):
-    """Milliseconds from the run's start.  ``ends[i]`` are operator i's ends on the CPU and the GPU, 0 without a part.
+    """Milliseconds from the run's start.  ``ends[i]`` are operator i's ends on the CPU and the GPU, 0 without a part, and
+    ``starts[i]`` when its parts started to work.
 
     ``waited_ms``: how long each processor, between its parts, waited for the other.
     """
@@ -45,21 +48,23 @@ class Times(msgspec.Struct, frozen=True):
     total_ms: float
     ends: tuple[tuple[float, float], ...]
     waited_ms: tuple[float, float]
+    starts: tuple[tuple[float, float], ...] = ()
 
 
 class _List:
-    """One processor's list while it is replayed."""
+    """One processor's parts, in order, with their operators' numbers and their traffic beyond the cache in bytes per ms."""
 
     def __init__(self, steps: Sequence[Step], which: int, sharing: SharingCost) -> None:
-        self.parts = [(i, p) for i, step in enumerate(steps) if (p := (step.cpu, step.gpu)[which]) is not None]
-        side = (sharing.contention.cpu, sharing.contention.gpu)[which]
-        self.traffic = [max(p.bytes - side.cache, 0.0) / p.ms if p.ms > 0 else 0.0 for _, p in self.parts]
-        self.at = 0
-        self.free = 0.0  # when it ended what is behind it
-        self.begin = 0.0  # when it starts, or started, the part that it is at
-        self.left = 0.0  # of that part, in ms alone
-        self.ready = False
-        self.waited = 0.0
+        cache = (sharing.contention.cpu, sharing.contention.gpu)[which].cache
+        self.parts: list[tuple[int, Part, float]] = []
+        self.ends: list[float | None] = [0.0] * len(steps)
+        self.starts = [0.0] * len(steps)
+        for index, step in enumerate(steps):
+            part = step.gpu if which else step.cpu
+            if part is not None:
+                traffic = max(part.bytes - cache, 0.0) / part.ms if part.ms > 0 else 0.0
+                self.parts.append((index, part, traffic))
+                self.ends[index] = None
 
 
 def replay(steps: Sequence[Step], sharing: SharingCost) -> Times:
@@ -67,70 +72,97 @@ def replay(steps: Sequence[Step], sharing: SharingCost) -> Times:
 
     Raises :class:`ValueError` for parts that wait for each other, which those of a graph in order do not.
     """
-    lists = (_List(steps, CPU, sharing), _List(steps, GPU, sharing))
-    ends = [[0.0, 0.0] for _ in steps]
-    done = [[step.cpu is None, step.gpu is None] for step in steps]
-    fed = [0] * (len(steps) + 1)
-    for i, step in enumerate(steps):
-        fed[i + 1] = fed[i] + (step.gpu is not None)
-    enqueued = 0
-    signalled = [False] * len(steps)
-    cpu, gpu = lists
-    gpu.free = sharing.start_ms if gpu.parts else 0.0
+    # A planner replays a hundred plans of a hundred operators: both lists' states are plain variables.
+    cpu, gpu = _List(steps, CPU, sharing), _List(steps, GPU, sharing)
+    cpu_parts, gpu_parts = cpu.parts, gpu.parts
+    factors, feed_ms = sharing.contention.factors, sharing.feed_ms
+    fed = list(itertools.accumulate((step.gpu is not None for step in steps), initial=0))
+    enqueued, signalled = 0, set[int]()
+    c_at = g_at = 0
+    # When a processor ended what is behind it; when it starts, or started, the part it is at; what is left of that, alone.
+    c_free, g_free = 0.0, sharing.start_ms if gpu_parts else 0.0
+    c_begin = g_begin = c_left = g_left = c_waited = g_waited = c_traffic = g_traffic = 0.0
+    c_ready = g_ready = c_new = g_new = False
+    c_index = g_index = 0
     while True:
-        for which, own in enumerate(lists):
-            if own.ready or own.at >= len(own.parts):
-                continue
-            index, part = own.parts[own.at]
-            if not all(done[i][1 - which] for i in part.after):
-                continue
-            come = max((ends[i][1 - which] for i in part.after), default=0.0)
-            own.begin, own.left = own.free, part.ms + part.extra_ms
-            if which == CPU:
-                # It enqueues what the GPU does until this operator, and then may wait.
-                own.begin += sharing.feed_ms * max(fed[index + 1] - enqueued, 0)
-                enqueued = max(enqueued, fed[index + 1])
-                if come > own.begin:
-                    own.waited += come - own.begin
-                    own.begin = come + sharing.wait_cpu_ms
-            else:
-                own.begin += sharing.launch_ms if own.at else 0.0
-                if come > own.free:
-                    own.waited += come - own.free
-                    own.begin = come + sharing.wait_gpu_ms
+        if not c_ready and c_at < len(cpu_parts):
+            c_index, part, c_traffic = cpu_parts[c_at]
+            come = _last(part.after, gpu.ends)
+            if come is not None:
+                c_ready = c_new = True
+                c_begin, c_left = c_free, part.ms + part.extra_ms
+                if fed[c_index + 1] > enqueued:
+                    # It enqueues what the GPU does until this operator, and then may wait.
+                    c_begin += feed_ms * (fed[c_index + 1] - enqueued)
+                    enqueued = fed[c_index + 1]
+                if come > c_begin:
+                    c_waited += come - c_begin
+                    c_begin = come + sharing.wait_cpu_ms
+        if not g_ready and g_at < len(gpu_parts):
+            g_index, part, g_traffic = gpu_parts[g_at]
+            come = _last(part.after, cpu.ends)
+            if come is not None:
+                g_ready = g_new = True
+                g_begin, g_left = g_free, part.ms + part.extra_ms
+                if g_at:
+                    g_begin += sharing.launch_ms
+                if come > g_free:
+                    g_waited += come - g_free
+                    g_begin = come + sharing.wait_gpu_ms
                     for i in part.after:
                         # Releasing a GPU that sleeps takes the CPU a while, unless something else woke it.
-                        if ends[i][CPU] == come and not signalled[i]:
-                            signalled[i] = True
-                            if cpu.ready and cpu.begin >= come:
-                                cpu.begin += sharing.signal_ms
-                            elif not cpu.ready:
-                                cpu.free += sharing.signal_ms
-            own.ready = True
-        running = [own for own in lists if own.ready]
-        if not running:
+                        if cpu.ends[i] == come and i not in signalled:
+                            signalled.add(i)
+                            if not c_ready:
+                                c_free += sharing.signal_ms
+                            elif c_begin >= come:
+                                c_begin += sharing.signal_ms
+        # Both work, or one works until it is done or the other begins.
+        c_works = c_ready and not (g_ready and g_begin < c_begin)
+        g_works = g_ready and not (c_ready and c_begin < g_begin)
+        if c_works and g_works:
+            now = c_begin
+            c_slow, g_slow = factors(c_traffic, g_traffic)
+            until = min(now + c_left * c_slow, now + g_left * g_slow)
+        elif c_works:
+            now, c_slow = c_begin, 1.0
+            until = min(now + c_left, g_begin) if g_ready else now + c_left
+        elif g_works:
+            now, g_slow = g_begin, 1.0
+            until = min(now + g_left, c_begin) if c_ready else now + g_left
+        else:
             break
-        now = min(own.begin for own in running)
-        working = [own for own in running if own.begin <= now]
-        later = [own.begin for own in running if own.begin > now]
-        slow = {id(own): 1.0 for own in working}
-        if len(working) == 2:
-            traffic = [own.traffic[own.at] for own in lists]
-            factors = sharing.contention.factors(*traffic)
-            slow = {id(own): factor for own, factor in zip(lists, factors, strict=True)}
-        until = min([now + own.left * slow[id(own)] for own in working] + later)
-        for which, own in enumerate(lists):
-            if own not in working:
-                continue
-            own.left -= (until - now) / slow[id(own)]
-            own.begin = until
-            if own.left > 1e-9:  # a picosecond: what rounding leaves
-                continue
-            index = own.parts[own.at][0]
-            ends[index][which], done[index][which] = until, True
-            own.free, own.ready, own.at = until, False, own.at + 1
-    unfinished = [own.parts[own.at][0] for own in lists if own.at < len(own.parts)]
+        if c_works:
+            if c_new:
+                cpu.starts[c_index], c_new = now, False
+            c_left -= (until - now) / c_slow
+            c_begin = until
+            if c_left <= _NOTHING:
+                cpu.ends[c_index] = c_free = until
+                c_ready, c_at = False, c_at + 1
+        if g_works:
+            if g_new:
+                gpu.starts[g_index], g_new = now, False
+            g_left -= (until - now) / g_slow
+            g_begin = until
+            if g_left <= _NOTHING:
+                gpu.ends[g_index] = g_free = until
+                g_ready, g_at = False, g_at + 1
+    unfinished = [index for index, _, _ in (*cpu_parts[c_at:], *gpu_parts[g_at:])]
     if unfinished:
         raise ValueError(f"the parts of operators {unfinished} wait for each other")
-    cpu.free += sharing.feed_ms * (fed[-1] - enqueued)
-    return Times(max(cpu.free, gpu.free), tuple((c, g) for c, g in ends), (cpu.waited, gpu.waited))
+    c_free += feed_ms * (fed[-1] - enqueued)
+    ends = tuple((c or 0.0, g or 0.0) for c, g in zip(cpu.ends, gpu.ends, strict=True))
+    return Times(max(c_free, g_free), ends, (c_waited, g_waited), tuple(zip(cpu.starts, gpu.starts, strict=True)))
+
+
+def _last(after: tuple[int, ...], ends: Sequence[float | None]) -> float | None:
+    """The latest of some parts' ends, None while one of them has not ended."""
+    last = 0.0
+    for i in after:
+        end = ends[i]
+        if end is None:
+            return None
+        if end > last:
+            last = end
+    return last

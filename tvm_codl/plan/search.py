@@ -1,36 +1,38 @@
 """The search: the placements whose predicted end-to-end time is smallest.
 
-What is minimised is the sum over operators of the slower part's time, slowed down by the other part that runs beside
-it, plus the sum over edges of what the two placements that an edge joins cost (:mod:`.crossing`,
-:class:`~tvm_codl.cost.sharing.SharingCost`), as if both processors met after every operator.  What is predicted for the
-plan that is found is its replay (:mod:`.replay`), in which they meet only where data crosses.
+What is minimised exactly is the sum of the costs of operators and edges (:mod:`.costs`), as if both processors met after
+every operator.  What is predicted for a plan is its replay (:mod:`.replay`), in which they meet only where data crosses and
+branches run side by side; from the plan of the smallest sum, the replay is then improved move by move (:mod:`.improve`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.errors import UserError
-from tvm_codl.graph.opgraph import Operator, OpGraph, Tensor
-from tvm_codl.graph.split import Axis
+from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.plan.candidates import Axes, Candidate
-from tvm_codl.plan.crossing import Crossing, Parts, crossing, held, needed, on_host, size_of, volumes
-from tvm_codl.plan.eliminate import TABLE_LIMIT, Table, evaluate, minimise
+from tvm_codl.plan.costs import DOUBT, Costs, replayed, tables
+from tvm_codl.plan.eliminate import TABLE_LIMIT, evaluate, minimise
 from tvm_codl.plan.explain import reason
-from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
-from tvm_codl.plan.replay import Part, Step, Times, replay
+from tvm_codl.plan.improve import MOST_REPLAYS, improved, second
+from tvm_codl.plan.plan import Plan, PlannedOperator
 
-#: A part's time is known to within this share of it, and so is which of two parts ends last.
-DOUBT = 0.1
+if TYPE_CHECKING:
+    from tvm_codl.plan.energy import Objective
+
+__all__ = ["DOUBT", "Costs", "Found", "find", "replayed", "search", "tables"]
 
 
 class Found(msgspec.Struct, frozen=True):
-    """``total_ms`` is the plan's time under the costs that are minimised, ``bound_ms`` is below the best plan's and equal
-    to ``total_ms`` where ``exact``; so are ``cpu_only_ms`` and ``gpu_only_ms`` sums of these costs."""
+    """``total_ms`` is the plan's time under the costs that are minimised; ``bound_ms`` is below every plan's and, where
+    ``exact``, the least of them.  A plan of a larger sum is chosen where its replay is shorter.  So are ``cpu_only_ms`` and
+    ``gpu_only_ms`` sums of these costs."""
 
     plan: Plan
     total_ms: float
@@ -38,22 +40,6 @@ class Found(msgspec.Struct, frozen=True):
     bound_ms: float
     cpu_only_ms: float
     gpu_only_ms: float
-
-
-class Costs(msgspec.Struct, frozen=True):
-    """The tables that are minimised: one node for each operator, in the graph's order; ``edges`` by node numbers.
-
-    A node holds ``work``, the time of the operator, and ``host``, what its ends at the network's inputs and outputs cost.
-    ``crossings`` and ``moved`` are the bytes behind them: those that cross an edge, and those that the CPU's and the
-    GPU's part of an operator read and write.
-    """
-
-    nodes: tuple[Table, ...]
-    work: tuple[Table, ...]
-    host: tuple[Table, ...]
-    edges: dict[tuple[int, int], Table]
-    crossings: dict[tuple[int, int], Crossing]
-    moved: tuple[tuple[Table, Table], ...]
 
 
 def search(
@@ -76,9 +62,16 @@ def find(
     model: str = "",
     device: str = "",
     limit: int = TABLE_LIMIT,
+    objective: Objective | None = None,
+    replays: int = MOST_REPLAYS,
+    known: Sequence[Sequence[int]] = (),
 ) -> Found:
     """The best plan over ``candidates``, which start with ``cpu`` and ``gpu`` for each operator.
 
+    With an ``objective`` its costs are minimised instead of the time; the sums of what is returned are in its unit.
+    ``replays``: how many plans beside that of the smallest sum, and each processor alone, are replayed in search of a
+    shorter one; 0 for the smallest sum itself, unless a single processor's replay is shorter.  ``known`` are other plans, as
+    numbers of candidates for each operator: the result's replay is no longer than any of theirs.
     Raises :class:`UserError` for an operator that no processor runs.
     """
     for operator in graph.operators:
@@ -88,134 +81,33 @@ def find(
                 next="tvm-codl doctor, and the device's records of this operator, say why",
             )
     costs = tables(graph, candidates, sharing, axes)
-    best = minimise(costs.nodes, costs.edges, limit)
-    choice, total = best.choice, best.total
-    predicted = replayed(graph, candidates, sharing, costs, choice).total_ms
-    uniform = {}
-    for value, on in enumerate(("cpu", "gpu")):
-        everywhere = (value,) * len(costs.nodes)
-        uniform[on] = evaluate(everywhere, costs.nodes, costs.edges)
-        alone = replayed(graph, candidates, sharing, costs, everywhere).total_ms if np.isfinite(uniform[on]) else np.inf
-        # <=: of plans that cost the same, the simple one.  Exact minima can only be equal here.
-        if uniform[on] <= total * (1 + 1e-12) or alone <= predicted:
-            choice, total, predicted = everywhere, uniform[on], alone
-    plan = Plan(model, device, _operators(graph, candidates, axes, costs, choice), predicted_ms=_round(predicted))
-    return Found(plan, total, best.exact, min(best.bound, total), uniform["cpu"], uniform["gpu"])
+    weighed = objective.weighed(graph, candidates, sharing, costs) if objective else costs
+    best = minimise(weighed.nodes, weighed.edges, limit)
 
+    def predicted(choice: Sequence[int]) -> float:
+        times = replayed(graph, candidates, sharing, costs, choice)
+        return objective.of(times) if objective else times.total_ms
 
-def replayed(
-    graph: OpGraph,
-    candidates: Mapping[int, Sequence[Candidate]],
-    sharing: SharingCost,
-    costs: Costs,
-    choice: Sequence[int],
-) -> Times:
-    """The replay of a plan: for each operator, in the graph's order, the number of its candidate."""
-    extra = np.zeros((2, len(choice)))
-    extra += [float(table[value]) for table, value in zip(costs.host, choice, strict=True)]
-    after: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
-    for (a, b), found in costs.crossings.items():
-        to_cpu, to_gpu, relayout = (float(table[choice[a], choice[b]]) for table in found.tables)
-        rewriting = relayout * sharing.relayout_ms_per_mb / 1e6
-        for which, (crossed, far) in enumerate(
-            ((to_cpu, sharing.far_cpu_ms_per_mb), (to_gpu, sharing.far_gpu_ms_per_mb))
-        ):
-            extra[which, b] += rewriting + crossed * (far + sharing.copy_ms_per_mb) / 1e6
-            if crossed > 0:
-                after[which].setdefault(b, []).append(a)
-    steps = []
-    for node, operator in enumerate(graph.operators):
-        placed = candidates[operator.id][choice[node]]
-        has = (placed.placement.on != "gpu", placed.placement.on != "cpu")
-        parts = [
-            Part(
-                ms, float(costs.moved[node][which][choice[node]]), extra[which, node], tuple(after[which].get(node, ()))
-            )
-            if has[which]
-            else None
-            for which, ms in enumerate((placed.cpu_ms, placed.gpu_ms))
-        ]
-        steps.append(Step(*parts))
-    return replay(steps, sharing)
-
-
-def tables(graph: OpGraph, candidates: Mapping[int, Sequence[Candidate]], sharing: SharingCost, axes: Axes) -> Costs:
-    """Node and edge costs in milliseconds for every choice, and every pair of choices, of placements."""
-    maker = {id: node for node, operator in enumerate(graph.operators) for id in operator.outputs}
-    placed = [[candidate.placement for candidate in candidates[operator.id]] for operator in graph.operators]
-    legal = [dict(axes.get(operator.id, {})) for operator in graph.operators]
-    has = {id: held(graph.tensors[id], placed[node], legal[node]) for id, node in maker.items()}
-    ends = [np.zeros(len(choices)) for choices in placed]
-    moved: list[tuple[Table, Table]] = []
-    crossings: dict[tuple[int, int], Crossing] = {}
-    for node, operator in enumerate(graph.operators):
-        wanted = dict(zip(operator.inputs, needed(operator, graph, placed[node], legal[node]), strict=True))
-        read = [(graph.tensors[id], parts) for id, parts in wanted.items()]
-        written = [(graph.tensors[id], has[id]) for id in operator.outputs]
-        moved.append(_moved(operator, placed[node], legal[node], read + written))
-        for id, parts in wanted.items():
-            tensor = graph.tensors[id]
-            if id not in maker:
-                start = crossing(tensor, on_host(tensor), parts, written=False)
-                # The inputs are there before the run starts, so the GPU does not wait for them.
-                ends[node] += sharing.bytes_ms(np.zeros(1), start.to_gpu[0], start.relayout[0])
-                continue
-            edge = (maker[id], node)
-            found = crossing(tensor, has[id], parts)
-            crossings[edge] = crossings[edge] + found if edge in crossings else found
-    for id in graph.outputs:
-        if id in maker:
-            end = crossing(graph.tensors[id], has[id], on_host(graph.tensors[id]))
-            ends[maker[id]] += sharing.edge_ms(end.to_cpu[:, 0], end.to_gpu[:, 0], end.relayout[:, 0])
-    work, later = [], []
-    for operator, (by_cpu, by_gpu) in zip(graph.operators, moved, strict=True):
-        cpu_end, gpu_end = _ends(candidates[operator.id], sharing, by_cpu, by_gpu)
-        work.append(np.maximum(cpu_end, gpu_end))
-        with np.errstate(invalid="ignore"):  # of what runs on neither processor, nobody is last
-            later.append(np.nan_to_num(cpu_end - gpu_end, nan=0.0))
-    edges = {}
-    for (a, b), c in crossings.items():
-        edges[a, b] = sharing.bytes_ms(c.to_cpu, c.to_gpu, c.relayout)
-        if b == a + 1:
-            # What was made before the last operator is long there: nobody waits for it.
-            doubt = DOUBT * work[a][:, None]
-            edges[a, b] = edges[a, b] + sharing.wait_ms(c.to_cpu, c.to_gpu, later[a][:, None], doubt)
-    nodes = tuple(w + end for w, end in zip(work, ends, strict=True))
-    return Costs(nodes, tuple(work), tuple(ends), edges, crossings, tuple(moved))
-
-
-def _ends(
-    options: Sequence[Candidate], sharing: SharingCost, cpu_bytes: Table, gpu_bytes: Table
-) -> tuple[Table, Table]:
-    """When either part of each option ends, both started at once; 0 for no part."""
-    gpu_has = np.array([option.placement.on != "cpu" for option in options])
-    cpu_has = np.array([option.placement.on != "gpu" for option in options])
-    cpu = np.array([option.cpu_ms for option in options])
-    gpu = np.array([option.gpu_ms for option in options])
-    cpu_end, gpu_end = sharing.contention.together(cpu, gpu, cpu_bytes, gpu_bytes)
-    return cpu_end + sharing.feed_ms * (gpu_has & cpu_has), gpu_end + sharing.launch_ms * gpu_has
-
-
-def _moved(
-    operator: Operator, placed: Sequence[Placement], legal: dict[str, Axis], tensors: Sequence[tuple[Tensor, Parts]]
-) -> tuple[Table, Table]:
-    """Bytes that the CPU's and the GPU's part of an operator read and write, for each placement.
-
-    Weights: a part of the channels reads its share of them, every other part reads them all.
-    """
-    weights = float(sum(size_of(const.dtype) * np.prod(const.shape, dtype=float) for const in operator.consts))
-    shares = np.ones((2, len(placed)))
-    for number, placement in enumerate(placed):
-        if placement.on == "split" and placement.axis == "channels":
-            share = placement.at / legal[placement.axis].extent
-            shares[:, number] = share, 1 - share
-        elif placement.on != "split":
-            shares[1 if placement.on == "cpu" else 0, number] = 0.0
-    cpu, gpu = weights * shares
-    for tensor, parts in tensors:
-        of_cpu, of_gpu = volumes(tensor, parts)
-        cpu, gpu = cpu + of_cpu, gpu + of_gpu
-    return cpu, gpu
+    everywhere = {on: (value,) * len(costs.nodes) for value, on in enumerate(("cpu", "gpu"))}
+    uniform = {on: evaluate(choice, weighed.nodes, weighed.edges) for on, choice in everywhere.items()}
+    alone = [choice for on, choice in everywhere.items() if np.isfinite(uniform[on])]
+    # Of plans that cost the same the simple one, which comes first.  Exact minima can only be equal here.
+    alike = [choice for on, choice in everywhere.items() if uniform[on] <= best.total * (1 + 1e-12)]
+    starts = [*alone, *([] if alike else [best.choice]), *map(tuple, known)]
+    choice = improved(graph, weighed, starts, predicted, replays)
+    total = evaluate(choice, weighed.nodes, weighed.edges)
+    bound = min(best.bound, total)
+    plan = Plan(
+        model,
+        device,
+        _operators(graph, candidates, axes, costs, choice),
+        predicted_ms=_round(replayed(graph, candidates, sharing, costs, choice).total_ms),
+    )
+    if objective:
+        plan = msgspec.structs.replace(plan, predicted_mj=_round(predicted(choice)))
+    else:
+        plan = msgspec.structs.replace(plan, searched_ms=_round(total), bound_ms=_round(bound))
+    return Found(plan, total, best.exact, bound, uniform["cpu"], uniform["gpu"])
 
 
 def _operators(
@@ -244,23 +136,11 @@ def _operators(
                 share_ms=_round(share[node]),
                 chain=chains[node],
                 reason=reason(
-                    chosen, options, axes.get(operator.id, {}), share[node], _second(node, choice, costs).tolist()
+                    chosen, options, axes.get(operator.id, {}), share[node], second(node, choice, costs).tolist()
                 ),
             )
         )
     return tuple(planned)
-
-
-def _second(node: int, choice: Sequence[int], costs: Costs) -> Table:
-    """What the plan's time would become with another placement of this operator, all others as they are."""
-    table = costs.nodes[node].copy()
-    for (a, b), edge in costs.edges.items():
-        if a == node:
-            table += edge[:, choice[b]]
-        elif b == node:
-            table += edge[choice[a], :]
-    excess: Table = table - table[choice[node]]
-    return excess
 
 
 def _chains(

@@ -58,11 +58,11 @@ def _verify_placement(planned: PlannedOperator, axes: Mapping[str, Axis]) -> Non
     if placement.on not in ("cpu", "gpu", "split"):
         raise UserError(f"{_title(planned)} is placed on {placement.on!r}", legal, _EDIT)
     if placement.on != "split":
-        if placement.axis or placement.at:
+        if placement.axis or placement.at or any(placement.over):
             raise UserError(
-                f"{_title(planned)} is placed whole on the {placement.on}, yet has an axis or a cut",
+                f"{_title(planned)} is placed whole on the {placement.on}, yet has an axis, a cut or an overlap",
                 legal,
-                'set "on" to "split", or remove "axis" and "at"',
+                'set "on" to "split", or remove "axis", "at" and "over"',
             )
         return
     if not axes:
@@ -77,6 +77,27 @@ def _verify_placement(planned: PlannedOperator, axes: Mapping[str, Axis]) -> Non
     if placement.at % axis.granule:
         raise UserError(
             f"{_title(planned)}: cut {placement.at} of {axis.name} is not a multiple of {axis.granule}", legal, _EDIT
+        )
+
+    _verify_overlap(planned, axis)
+
+
+def _verify_overlap(planned: PlannedOperator, axis: Axis) -> None:
+    """Each part is more than nothing and less than the whole, overlap included."""
+    at, over = planned.placement.at, planned.placement.over
+    (_, end), (start, _) = planned.placement.parts(axis.extent)
+    most = (axis.extent - 1) // axis.granule * axis.granule - at, at - axis.granule
+    legal = (
+        f"legal overlaps of a cut of {axis.name} at {at}: 0..{most[0]} units behind it for the cpu, 0..{most[1]} before it "
+        f"for the gpu" + (f", in steps of {axis.granule}" if axis.granule > 1 else "")
+    )
+    if min(over) < 0 or end >= axis.extent or start <= 0:
+        raise UserError(f"{_title(planned)}: its parts cannot overlap by {list(over)} of {axis.name}", legal, _EDIT)
+    if over[0] % axis.granule or over[1] % axis.granule:
+        raise UserError(
+            f"{_title(planned)}: an overlap of {list(over)} of {axis.name} is not in multiples of {axis.granule}",
+            legal,
+            _EDIT,
         )
 
 

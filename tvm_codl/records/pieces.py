@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, overload
 
 import msgspec
@@ -140,11 +141,22 @@ class Pieces(Sequence[Workload]):
         return found
 
 
-def add_halves(first: Pieces, second: Pieces, operator: Operator, axis: str, cuts: Sequence[int]) -> None:
-    """Appends what lies before each cut to ``first`` and what lies behind it to ``second``, both of one network."""
+def add_halves(
+    first: Pieces,
+    second: Pieces,
+    operator: Operator,
+    axis: str,
+    cuts: Sequence[int],
+    starts: Sequence[int] | None = None,
+) -> None:
+    """Appends what lies before each cut to ``first`` and what lies behind it to ``second``, both of one network.
+
+    ``starts``: where the second pieces begin instead, for pieces that overlap.
+    """
     found, at = _axis(operator, first.graph, axis), np.asarray(cuts, dtype=np.int64)
+    start = at if starts is None else np.asarray(starts, dtype=np.int64)
     place, other = first._described(operator), second._described(operator)
-    lo, hi = np.concatenate([at * 0, at]), np.concatenate([at, at * 0 + found.extent])
+    lo, hi = np.concatenate([at * 0, start]), np.concatenate([at, at * 0 + found.extent])
     numbers, n = _numbers(operator, first.graph, first.wholes[place], found, lo, hi), len(at)
     first._groups.append((place, axis, lo[:n], hi[:n], numbers[:n], found.extent))
     second._groups.append((other, axis, lo[n:], hi[n:], numbers[n:], found.extent))
@@ -162,9 +174,19 @@ def _numbers(
 ) -> Integers:
     numbers = numbers_along(operator, graph, whole, axis.index, lo, hi)
     if numbers is None:
-        parts = [(axis.name, a, b) for a, b in zip(lo.tolist(), hi.tolist(), strict=True)]
-        numbers = numbers_of(one_by_one.workloads(operator, graph, parts))
+        known = _rows_of(whole.key, axis.index)
+        ends = list(zip(lo.tolist(), hi.tolist(), strict=True))
+        missing = [end for end in dict.fromkeys(ends) if end not in known]
+        rows = numbers_of(one_by_one.workloads(operator, graph, [(axis.name, *end) for end in missing]))
+        known.update(zip(missing, rows, strict=True))
+        numbers = np.array([known[end] for end in ends], dtype=np.int64).reshape(len(ends), len(NUMBERS))
     return numbers
+
+
+@lru_cache(maxsize=1024)
+def _rows_of(key: str, index: int) -> dict[tuple[int, int], Integers]:
+    """The numbers that are known of an operator's pieces along an axis; networks repeat their blocks."""
+    return {}
 
 
 def numbers_of(workloads: Sequence[Workload]) -> Integers:
@@ -184,7 +206,7 @@ def numbers_along(
     body = operator.body
     anchor = anchor_of(body)
     shape = body[-1].results[0]
-    if not _simple(operator, graph, anchor, shape):
+    if not simple(operator, graph, anchor, shape):
         return None
     node = body[anchor]
     size = hi - lo
@@ -242,7 +264,7 @@ def numbers_along(
     return result
 
 
-def _simple(operator: Operator, graph: OpGraph, anchor: int, shape: Shape) -> bool:
+def simple(operator: Operator, graph: OpGraph, anchor: int, shape: Shape) -> bool:
     """Element-wise operators of one shape around the anchor, and no argument used twice."""
     refs = [ref for node in operator.body for ref in node.args if ref.source != "node"]
     return (

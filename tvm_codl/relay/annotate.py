@@ -21,8 +21,9 @@ PLACEMENT, CHAIN = "codl.placement", "codl.chain"
 def AnnotateCoExecution(plan: Plan) -> tvm.transform.Pass:
     """Marks every primitive function of a prepared module with where ``plan`` places it.
 
-    The function attribute ``codl.placement`` is ``cpu``, ``gpu`` or ``split:AXIS:AT``; ``codl.chain`` the chain's
-    number.  Raises UserError, with the operator and the reason, if the plan is not legal for this network.
+    The function attribute ``codl.placement`` is ``cpu``, ``gpu``, ``split:AXIS:AT`` or, for pieces that overlap,
+    ``split:AXIS:AT:CPU:GPU``; ``codl.chain`` the chain's number.  Raises UserError, with the operator and the reason, if
+    the plan is not legal for this network.
     """
 
     def annotate(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -61,8 +62,8 @@ def _check_cut(planned: PlannedOperator, graph: OpGraph) -> None:
     name, at = planned.placement.axis, planned.placement.at
     axis = axes(operator, graph)[name]
     try:
-        piece(operator, graph, name, 0, at)
-        piece(operator, graph, name, at, axis.extent)
+        for lo, hi in planned.placement.parts(axis.extent):
+            piece(operator, graph, name, lo, hi)
     except NoSplit as error:
         raise UserError(
             f"operator {planned.operator} ({planned.name}) can not be split at {at} of its {name}",
@@ -72,11 +73,14 @@ def _check_cut(planned: PlannedOperator, graph: OpGraph) -> None:
 
 
 def to_text(placement: Placement) -> str:
-    return f"split:{placement.axis}:{placement.at}" if placement.on == "split" else placement.on
+    if placement.on != "split":
+        return placement.on
+    over = placement.over if any(placement.over) else ()
+    return ":".join(["split", placement.axis, *(str(units) for units in (placement.at, *over))])
 
 
 def from_text(text: str) -> Placement:
     if not text.startswith("split:"):
         return Placement(text)  # type: ignore[arg-type]
-    _, axis, at = text.split(":")
-    return Placement("split", axis, int(at))
+    _, axis, at, *over = text.split(":")
+    return Placement("split", axis, int(at), (int(over[0]), int(over[1])) if over else (0, 0))

@@ -16,14 +16,18 @@ from tvm_codl.relay.regions import Region, Schedule, Source, schedule, source_sh
 
 PROCESSOR, OPERATORS = "codl.processor", "codl.operators"
 
+#: A task, a tensor that it makes, and what of its result is meant (None: all of it).
+_Result = tuple[int, int, Need]
+
 
 def PartitionCoExecution() -> tvm.transform.Pass:
     """Rewrites an annotated module so that it says which processor runs what.
 
     ``@main`` calls the regions ``@codl_cpu_K`` and ``@codl_gpu_K``, numbered in an order in which they can run, on
     network inputs, results of other regions, ``strided_slice``s of them along one axis and ``concatenate``s of a CPU
-    and a GPU piece.  A region's attributes are ``codl.processor``, ``codl.chain`` and ``codl.operators`` (ids joined
-    by commas).  It holds its weights, already sliced.  The result computes what the original does.
+    and a GPU piece; where these overlap, a region gives the share of its piece that is joined as a result of its own.
+    A region's attributes are ``codl.processor``, ``codl.chain`` and ``codl.operators`` (ids joined by commas).  It holds
+    its weights, already sliced.  The result computes what the original does.
     """
 
     def partition(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -63,7 +67,7 @@ class _Writer:
             tensor: relay.var(param.name_hint, param.checked_type)
             for tensor, param in zip(graph.inputs, main.params, strict=True)
         }
-        self.results: dict[tuple[int, int], relay.Expr] = {}  # (task, tensor) in @main
+        self.results: dict[_Result, relay.Expr] = {}  # in @main
         self.parts: dict[tuple[int, int | None, Need], relay.Expr] = {}
         self.functions: dict[relay.GlobalVar, relay.Function] = {}
 
@@ -82,17 +86,23 @@ class _Writer:
         makers = self.plan.makers.get(tensor, ())
         return (makers[0], False) if len(makers) == 1 else (None, bool(makers))
 
-    def _read_outside(self) -> set[tuple[int, int]]:
-        """(task, tensor) of results that another region or the network's end reads."""
-        found = {(maker, tensor) for tensor in self.graph.outputs for maker in self.plan.makers.get(tensor, ())}
+    def _shares(self, tensor: int) -> list[_Result]:
+        """What the tasks that make a tensor give to what they join to."""
+        makers = self.plan.makers.get(tensor, ())
+        return [(maker, tensor, self.plan.tasks[maker].share) for maker in makers]
+
+    def _read_outside(self) -> set[_Result]:
+        """Results that another region or the network's end reads."""
+        found = {share for tensor in self.graph.outputs for share in self._shares(tensor)}
         for task in self.plan.tasks:
             for feed in task.feeds:
-                for maker in self.plan.makers.get(feed.tensor, ()) if feed.joined else (feed.task,):
-                    if maker is not None and self.region_of[maker] != self.region_of[task.id]:
-                        found.add((maker, feed.tensor))
+                alone: list[_Result] = [] if feed.task is None else [(feed.task, feed.tensor, None)]
+                for result in self._shares(feed.tensor) if feed.joined else alone:
+                    if self.region_of[result[0]] != self.region_of[task.id]:
+                        found.add(result)
         return found
 
-    def _region(self, index: int, region: Region, outside: set[tuple[int, int]]) -> None:
+    def _region(self, index: int, region: Region, outside: set[_Result]) -> None:
         params: dict[Source, relay.Var] = {}
         inside: dict[tuple[int, int], relay.Expr] = {}
         cuts: dict[Source, relay.Expr] = {}
@@ -114,8 +124,15 @@ class _Writer:
             results = piece_body(task.piece, [feed(source) for source in task.feeds], self.slices)
             for tensor, result in zip(task.piece.operator.outputs, results, strict=True):
                 inside[id, tensor] = result
-        given = [key for key in inside if key in outside]
-        body = inside[given[0]] if len(given) == 1 else relay.Tuple([inside[key] for key in given])
+        # A piece that overlaps the other may be read as it is, in part where it is joined, and both.
+        given = [
+            (id, tensor, part)
+            for id, tensor in inside
+            for part in dict.fromkeys((None, self.plan.tasks[id].share))
+            if (id, tensor, part) in outside
+        ]
+        bodies = [_cut(inside[id, tensor], part) for id, tensor, part in given]
+        body = bodies[0] if len(given) == 1 else relay.Tuple(bodies)
         name = f"codl_{region.processor}_{index}"
         function = self._attributed(relay.Function(list(params.values()), body), name, region)
         variable = relay.GlobalVar(name, function.checked_type)
@@ -146,12 +163,12 @@ class _Writer:
         if source.part is not None:
             made = _cut(self._in_main(Source(source.tensor, None, source.task, source.joined)), source.part)
         elif source.task is not None:
-            made = self.results[source.task, source.tensor]
+            made = self.results[source.task, source.tensor, None]
         elif source.joined:
             makers = self.plan.makers[source.tensor]
             output = self.plan.tasks[makers[0]].piece.output
             assert output is not None
-            made = relay.concatenate([self.results[maker, source.tensor] for maker in makers], axis=output.axis)
+            made = relay.concatenate([self.results[share] for share in self._shares(source.tensor)], axis=output.axis)
         else:
             made = self.variables[source.tensor]
         self.parts[key] = made

@@ -23,7 +23,7 @@ class Source(msgspec.Struct, frozen=True):
     """Where a part of a tensor comes from.
 
     ``task``: one task makes it, and it is ``part`` of that task's own result.  No task: the tensor is an input of the
-    network (``joined`` False), or two tasks make it and it is ``part`` of what they join to.
+    network (``joined`` False), or two tasks make it and it is ``part`` of what their shares join to.
     """
 
     tensor: int
@@ -33,7 +33,10 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """An operator or a piece of one; ``feeds`` is where its inputs come from, ``needs`` which tasks make them."""
+    """An operator or a piece of one; ``feeds`` is where its inputs come from, ``needs`` which tasks make them.
+
+    ``share`` is what of its result is joined with the other piece's, None for all of it: pieces may overlap.
+    """
 
     id: int
     operator: int
@@ -41,6 +44,7 @@ class Task(msgspec.Struct, frozen=True):
     piece: Piece
     feeds: tuple[Source, ...]
     needs: frozenset[int]
+    share: Slab | None = None
 
 
 class Region(msgspec.Struct, frozen=True):
@@ -65,35 +69,43 @@ def schedule(graph: OpGraph, placements: dict[int, Placement]) -> Schedule:
     for operator in graph.operators:
         placement = placements[operator.id]
         made = []
-        for processor, part in _pieces(graph, operator.id, placement):
+        for processor, part, share in _pieces(graph, operator.id, placement):
             feeds = tuple(
-                _source(tensor, need, makers, tasks)
+                _source(tensor, need, processor, makers, tasks)
                 for tensor, need in zip(part.operator.inputs, part.feeds, strict=True)
             )
             needs = frozenset(task for feed in feeds for task in _makers_of(feed, makers))
             made.append(len(tasks))
-            tasks.append(Task(len(tasks), operator.id, processor, part, feeds, needs))
+            tasks.append(Task(len(tasks), operator.id, processor, part, feeds, needs, share))
         for tensor in operator.outputs:
             makers[tensor] = tuple(made)
     return Schedule(tuple(tasks), tuple(_regions(tasks)), makers)
 
 
-def _pieces(graph: OpGraph, id: int, placement: Placement) -> list[tuple[Processor, Piece]]:
+def _pieces(graph: OpGraph, id: int, placement: Placement) -> list[tuple[Processor, Piece, Slab | None]]:
     operator = graph.operators[id]
     if placement.on != "split":
-        return [(placement.on, whole(operator, graph))]
-    extent = axes(operator, graph)[placement.axis].extent
+        return [(placement.on, whole(operator, graph), None)]
+    axis, at = axes(operator, graph)[placement.axis], placement.at
+    (_, end), (start, extent) = placement.parts(axis.extent)
     return [
-        ("cpu", piece(operator, graph, placement.axis, 0, placement.at)),
-        ("gpu", piece(operator, graph, placement.axis, placement.at, extent)),
+        ("cpu", piece(operator, graph, axis.name, 0, end), Slab(axis.index, 0, at) if end > at else None),
+        (
+            "gpu",
+            piece(operator, graph, axis.name, start, extent),
+            Slab(axis.index, at - start, extent - start) if start < at else None,
+        ),
     ]
 
 
-def _source(tensor: int, need: Need, makers: dict[int, tuple[int, ...]], tasks: list[Task]) -> Source:
+def _source(
+    tensor: int, need: Need, processor: Processor, makers: dict[int, tuple[int, ...]], tasks: list[Task]
+) -> Source:
     made_by = makers.get(tensor, ())
     if len(made_by) == 1:
         return Source(tensor, need, made_by[0])
-    for id in made_by:
+    # Where pieces overlap both may hold it: a processor reads what it made itself.
+    for id in sorted(made_by, key=lambda id: tasks[id].processor != processor):
         output = tasks[id].piece.output
         if need is not None and output is not None and need.inside(output):
             part: Slab | None = need.within(output)

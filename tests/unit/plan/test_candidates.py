@@ -52,13 +52,26 @@ def test_each_operator_may_be_whole_on_either_processor_or_cut_along_its_axes() 
         options = found[operator.id]
         assert [o.placement for o in options[:2]] == [Placement("cpu"), Placement("gpu")]
         assert {o.placement.axis for o in options[2:]} == {"height", "channels"}
-        assert all(sum(o.placement.axis == name for o in options) <= MOST_CUTS for name in ("height", "channels"))
+        exact = [o.placement for o in options if not any(o.placement.over)]
+        assert all(sum(p.axis == name for p in exact) <= MOST_CUTS for name in ("height", "channels"))
         assert min(options, key=lambda o: o.ms).placement == Placement("split", "height", 30)
     # Alike axes have the same cuts, so that operators can follow one another without sharing.
-    assert [o.placement for o in found[0]] == [o.placement for o in found[1]]
+    first, second = ([o.placement for o in found[id] if not any(o.placement.over)] for id in (0, 1))
+    assert first == second
 
 
 def test_an_opaque_operator_is_placed_whole() -> None:
     network = Network(1, 8, 8, 16)
     network.opaque(0)
     assert [o.placement.on for o in candidates(network.graph(), {}, ByFlops())[0]] == ["cpu", "gpu"]
+
+
+def test_an_overlap_takes_as_long_as_the_larger_pieces() -> None:
+    graph = convolutions(2, size=40)
+    legal = {operator.id: axes(operator, graph) for operator in graph.operators}
+    found = candidates(graph, legal, ByFlops())
+    by_placement = {o.placement: o for o in found[0]}
+    assert not any(any(o.placement.over) for o in found[1]), "nobody reads the last one's halo"
+    over = by_placement[Placement("split", "height", 30, (1, 1))]
+    assert over.cpu_ms == by_placement[Placement("split", "height", 31)].cpu_ms
+    assert over.gpu_ms == by_placement[Placement("split", "height", 29)].gpu_ms

@@ -16,8 +16,8 @@ CHANNEL = 16 * 16 * 4
 ALL = 16 * ROW
 
 
-def rows(at: int) -> Placement:
-    return Placement("split", "height", at)
+def rows(at: int, *over: int) -> Placement:
+    return Placement("split", "height", at, over if over else (0, 0))  # type: ignore[arg-type]
 
 
 def channels(at: int) -> Placement:
@@ -54,6 +54,15 @@ def between(graph: OpGraph, producer: Placement, consumer: Placement) -> Crossin
         (1, rows(6), rows(6), 0, 0, 0),
         (1, rows(6), rows(8), 2 * ROW, 0, 0),
         (1, rows(6), rows(5), 0, ROW, 0),
+        # The halo was made on both sides, or on one; a part of it is not enough.
+        (3, rows(6, 1, 1), rows(6), 0, 0, 0),
+        (3, rows(6, 2, 3), rows(6), 0, 0, 0),
+        (3, rows(6, 1, 0), rows(6), 0, ROW, 10 * ROW),
+        (3, rows(6, 1, 1), rows(6, 1, 1), ROW, ROW, 11 * ROW),
+        (3, rows(6), rows(6, 1, 2), 2 * ROW, 3 * ROW, 0),
+        # Both hold it: nobody has to wait, and nothing is joined.
+        (1, rows(6, 2, 2), rows(8), 0, 0, 0),
+        (3, rows(6, 1, 1), GPU, 0, 5 * ROW, 11 * ROW),
         # All input channels are needed on both sides; the tensor lies with its channels outermost.
         (1, channels(8), channels(8), 24 * CHANNEL, 8 * CHANNEL, ALL + 24 * CHANNEL),
         (1, CPU, channels(8), 0, ALL, 0),
@@ -83,6 +92,8 @@ def test_a_piece_of_channels_stays_where_its_reader_wants_it() -> None:
         (rows(6), CPU, (True, False)),
         (rows(6), rows(6), (True, True)),
         (rows(6), rows(7), (True, False)),
+        (rows(6, 1, 1), rows(6), (False, False)),
+        (rows(6, 0, 1), rows(6), (True, False)),
         (channels(8), channels(8), (True, True)),
     ],
 )

@@ -13,6 +13,13 @@ from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 placements = st.one_of(
     st.sampled_from([Placement("cpu"), Placement("gpu")]),
     st.builds(Placement, st.just("split"), st.sampled_from(["height", "channels"]), st.integers(1, 4096)),
+    st.builds(
+        Placement,
+        st.just("split"),
+        st.just("height"),
+        st.integers(1, 4096),
+        st.tuples(st.integers(0, 2), st.integers(0, 2)),
+    ),
 )
 times = st.floats(0, 1e6)
 operators = st.builds(
@@ -34,6 +41,16 @@ def test_a_file_is_laid_out_for_people_and_read_back(tmp_path: Path) -> None:
     assert load_plan(tmp_path / "plan.json") == plan
 
 
+def test_an_overlap_is_in_the_file_where_there_is_one() -> None:
+    def text(placement: Placement) -> str:
+        return plan_json(Plan("net", "phone", (PlannedOperator(0, "c", placement),)))
+
+    assert '"over": [' in text(Placement("split", "height", 9, (1, 0)))
+    assert "over" not in text(Placement("split", "height", 9))
+    zero = parse_plan(text(Placement("split", "height", 9, (1, 0))).replace("1,", "0,", 1)).operators[0].placement
+    assert zero == Placement("split", "height", 9) and "over" not in text(zero)
+
+
 GOOD = '{"model": "m", "device": "d", "operators": [%s], "format": 1}'
 
 
@@ -53,6 +70,10 @@ GOOD = '{"model": "m", "device": "d", "operators": [%s], "format": 1}'
         ),
         (GOOD % '{"operator": 0, "name": "c", "placement": {"on": "npu"}}', ["npu", "operators[0].placement.on"]),
         (GOOD % '{"operator": 0, "name": "c", "placement": {"on": "cpu", "at": 1.5}}', ["operators[0].placement.at"]),
+        (
+            GOOD % '{"operator": 0, "name": "c", "placement": {"on": "split", "axis": "height", "at": 2, "over": [1]}}',
+            ["operators[0].placement.over"],
+        ),
         (GOOD % '{"operator": "0", "name": "c", "placement": {"on": "cpu"}}', ["operators[0].operator"]),
         (GOOD % "3", ["operators[0]"]),
     ],

@@ -32,7 +32,14 @@ def placed(*placements: Placement) -> Plan:
 
 
 @pytest.mark.parametrize(
-    "placement", [Placement("gpu"), Placement("split", "height", 1), Placement("split", "channels", 12)]
+    "placement",
+    [
+        Placement("gpu"),
+        Placement("split", "height", 1),
+        Placement("split", "channels", 12),
+        Placement("split", "height", 4, (3, 3)),
+        Placement("split", "channels", 8, (4, 0)),
+    ],
 )
 def test_a_legal_plan_passes(placement: Placement) -> None:
     verify_plan(placed(placement, Placement("gpu")), network(), AXES)
@@ -49,6 +56,17 @@ def test_a_legal_plan_passes(placement: Placement) -> None:
         ([Placement("cpu"), Placement("split", "height", 2)], ["operator 1", "no split rule", "placements: cpu; gpu"]),
         ([Placement("npu"), Placement("cpu")], ["operator 0 (first)", "'npu'"]),  # type: ignore[arg-type]
         ([Placement("cpu", "height", 3), Placement("cpu")], ["whole on the cpu", "has an axis"]),
+        ([Placement("gpu", over=(1, 0)), Placement("cpu")], ["whole on the gpu", "an overlap"]),
+        (
+            [Placement("split", "height", 4, (4, 0)), Placement("cpu")],
+            ["operator 0 (first)", "cannot overlap by [4, 0]", "0..3 units behind it for the cpu, 0..3 before it"],
+        ),
+        ([Placement("split", "height", 3, (0, 3)), Placement("cpu")], ["cannot overlap by [0, 3]", "0..2 before it"]),
+        ([Placement("split", "height", 4, (-1, 0)), Placement("cpu")], ["cannot overlap by [-1, 0]"]),
+        (
+            [Placement("split", "channels", 8, (2, 4)), Placement("cpu")],
+            ["[2, 4] of channels is not in multiples of 4", "in steps of 4"],
+        ),
         ([Placement("cpu")], ["1 of the network's 2 operators", "missing: 1"]),
     ],
 )

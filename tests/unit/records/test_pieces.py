@@ -31,6 +31,11 @@ def check(operator: Operator, graph: OpGraph) -> int:
         assert [*first.keys, *second.keys] == [w.key for w in slow]
         assert np.array_equal(np.concatenate([first.numbers, second.numbers]), numbers_of(slow))
         assert [*first.sizes, *second.sizes] == [hi - lo for lo, hi in parts]
+        over = [max(at - axis.granule, axis.granule) for at in cuts]
+        first, second = Pieces(graph), Pieces(graph)
+        add_halves(first, second, operator, axis.name, cuts, over)
+        assert [*second] == workloads(operator, graph, [(axis.name, at, axis.extent) for at in over])
+        assert [*first] == slow[: len(cuts)]
     return quick
 
 

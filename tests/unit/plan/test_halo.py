@@ -1,0 +1,79 @@
+"""The boxes that many pieces read, against each piece asked by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.graph.graphs import POOL, conv2d, node, single
+from tests.unit.plan.networks import Network
+from tvm_codl.graph.opgraph import Operator, OpGraph
+from tvm_codl.graph.split import NoSplit, axes, piece
+from tvm_codl.plan.halo import boxes, read_boxes
+
+
+def check(operator: Operator, graph: OpGraph) -> int:
+    """All pieces of all axes; how many there were."""
+    count = 0
+    for axis in axes(operator, graph).values():
+        places = range(0, axis.extent + 1, axis.granule)
+        parts = [(lo, hi) for lo in places for hi in places if lo < hi and (lo == 0 or hi == places[-1])]
+        needs = [piece(operator, graph, axis.name, lo, hi).inputs for lo, hi in parts]
+        lo, hi = (np.array([part[k] for part in parts], dtype=np.int64) for k in (0, 1))
+        found = read_boxes(operator, graph, axis, lo, hi)
+        for index, tensor in enumerate(operator.inputs):
+            wanted = boxes(graph.tensors[tensor].shape, [need[index] for need in needs])
+            np.testing.assert_array_equal(found[index], wanted)
+        count += len(parts)
+    return count
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.integers(4, 20), st.integers(1, 3), st.integers(1, 6), st.sampled_from([1, 2, 3, 5]), st.integers(1, 2),
+    st.integers(1, 2), st.integers(0, 2), st.integers(0, 2), st.sampled_from([1, 2, 4]), st.booleans(),
+)  # fmt: skip
+def test_convolutions(
+    rows: int, width: int, blocks: int, kernel: int, stride: int, dilation: int, top: int, bottom: int, groups: int,
+    depthwise: bool,
+) -> None:  # fmt: skip
+    if rows + top + bottom < (kernel - 1) * dilation + 1:
+        return
+    layout = "HWOI" if depthwise and groups > 1 else "HWIO"
+    inputs = groups if layout == "HWOI" else groups * width
+    attrs = {"strides": [stride, 1], "dilation": [dilation, 1], "padding": [top, 0, bottom, 0], "groups": groups}
+    check(*conv2d(rows, inputs, groups * blocks, kernel, kernel_layout=layout, **attrs))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(3, 16), st.integers(1, 3), st.integers(1, 2), st.integers(0, 1), st.sampled_from(["max", "avg"]))
+def test_poolings(rows: int, size: int, stride: int, pad: int, how: str) -> None:
+    if pad >= size or rows + 2 * pad < size:
+        return
+    attrs = {**POOL, "pool_size": [size, size], "strides": [stride, stride], "padding": [pad] * 4}
+    out, across = (rows + 2 * pad - size) // stride + 1, (8 + 2 * pad - size) // stride + 1
+    check(*single([(1, rows, 8, 12)], [], node(f"nn.{how}_pool2d", attrs, "i0", (1, out, across, 12))))
+
+
+@pytest.mark.parametrize("shape", [(1, 7, 5, 12), (3, 4), (2, 6, 8)])
+def test_elementwise_with_broadcast_and_with_an_input_read_twice(shape: tuple[int, ...]) -> None:
+    scale = (1,) * (len(shape) - 1) + shape[-1:]
+    body = (node("multiply", {}, "i0 i1", shape), node("sigmoid", {}, "n0", shape), node("add", {}, "n1 c0", shape))
+    assert check(*single([shape, scale], [shape[-1:]], *body))
+    assert check(*single([shape], [], node("nn.relu", {}, "i0", shape), node("add", {}, "n0 i0", shape)))
+
+
+def test_a_convolution_with_a_residual() -> None:
+    made = Network(1, 12, 12, 8)
+    made.add(made.conv(0, 8, stride=1), 0)
+    graph = made.graph()
+    assert all(check(operator, graph) for operator in graph.operators)
+
+
+def test_what_is_no_piece_is_refused() -> None:
+    operator, graph = conv2d(4, 4, 4, 1, strides=[1, 1], dilation=[1, 1], padding=[0, 0, 0, 0], groups=2)
+    axis = axes(operator, graph)["channels"]
+    with pytest.raises(NoSplit, match="between groups of 2"):
+        read_boxes(operator, graph, axis, np.array([0, 0]), np.array([2, 1]))
