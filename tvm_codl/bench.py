@@ -13,6 +13,7 @@ from tvm_codl.device.opencl import default_records
 from tvm_codl.errors import CheckFailed, UserError
 from tvm_codl.frontend.model import LoadedModel
 from tvm_codl.frontend.reference import reference_outputs
+from tvm_codl.interleave import calm_down, settled
 from tvm_codl.measure.probe import Probe, whole_probes
 from tvm_codl.measure.session import open_remote
 from tvm_codl.plan.explain import ideal_ms, uniform_plan
@@ -27,13 +28,11 @@ from tvm_codl.targets import Toolchain, toolchain
 from tvm_codl.workflow import (
     Log,
     Prepared,
-    calm_down,
     libraries_for,
     make_plan,
     measuring,
     open_library,
     prepare,
-    settled,
 )
 
 TOLERANCE = 1e-3
@@ -68,7 +67,7 @@ class BenchReport(msgspec.Struct, frozen=True):
         return Comparison(self.model, self.cpu_ms, self.gpu_ms, self.coexec_ms, self.ideal_ms)
 
 
-class _Operators:
+class Operators:
     """Every distinct operator of a network, whole, alone on each processor, as inside a network."""
 
     def __init__(self, prepared: Prepared, phone: Any, tools: Toolchain, records: Path | None, log: Log) -> None:
@@ -143,7 +142,7 @@ def bench(
         absolute, relative = max(absolute, found[0]), max(relative, found[1])
         if found[1] > TOLERANCE:
             raise CheckFailed(f"the {name} answer differs from onnxruntime's by {found[1]:.2e} relative")
-    operators = _Operators(prepared, phone, tools, records, log)
+    operators = Operators(prepared, phone, tools, records, log)
     operators.measure()
     calm_down()
     log(f"running {repeat} rounds")

@@ -20,6 +20,7 @@ from tvm_codl.device.opencl import default_records
 from tvm_codl.errors import CheckFailed, UsageError
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.interleave import calm_down, settled
 from tvm_codl.measure.probe import Probe, whole_probes
 from tvm_codl.measure.sharing import measure_sharing
 from tvm_codl.plan.candidates import Axes, candidates
@@ -34,13 +35,11 @@ from tvm_codl.targets import Toolchain, toolchain
 from tvm_codl.workflow import (
     Log,
     Prepared,
-    calm_down,
     learner,
     library_for,
     make_plan,
     measuring,
     open_library,
-    settled,
 )
 
 #: With fewer records of a phone and build than this a prediction would be a guess.
@@ -165,7 +164,8 @@ def _sigma(graph: OpGraph, axes: Axes, plan: Plan, model: CostModel) -> float:
 def _parts(placement: Placement, axes: Mapping[str, Any]) -> list[tuple[Processor, int, int]]:
     if placement.on != "split":
         return [(placement.on, 0, 0)]
-    return [("cpu", 0, placement.at), ("gpu", placement.at, axes[placement.axis].extent)]
+    cpu, gpu = placement.parts(axes[placement.axis].extent)
+    return [("cpu", *cpu), ("gpu", *gpu)]
 
 
 def _measured(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,61 +13,37 @@ import numpy as np
 import tvm
 
 from tvm_codl.build.elf import check_library
-from tvm_codl.build.library import build
-from tvm_codl.cost.device import DeviceFacts
-from tvm_codl.cost.model import CostModel, samples_of
+from tvm_codl.build.library import build, build_adaptive
 from tvm_codl.device.opencl import cache_dir, default_records
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import DeviceError, UserError
-from tvm_codl.frontend.model import LoadedModel
-from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.graph.split import Axis, axes
+from tvm_codl.learning import learn as learn
+from tvm_codl.learning import learner as learner
+from tvm_codl.learning import measure_grid as measure_grid
+from tvm_codl.learning import measure_network as measure_network
+from tvm_codl.learning import measuring as measuring
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.builders import build_all
-from tvm_codl.measure.guided import Guided, grid_probes, guide
-from tvm_codl.measure.session import Session, open_remote
-from tvm_codl.measure.sharing import measure_sharing
-from tvm_codl.plan.explain import uniform_plan
+from tvm_codl.measure.choices import check_settings
+from tvm_codl.measure.session import open_remote
+from tvm_codl.plan.adaptive import StatePlan, adaptive_plans
+from tvm_codl.plan.contenders import Contender, contenders, origins, uniform
+from tvm_codl.plan.measured import known_plans, record_of
 from tvm_codl.plan.plan import Plan
+from tvm_codl.plan.problem import Problem
+from tvm_codl.plan.settings import DEFAULT
 from tvm_codl.plan.verify import verify_plan
-from tvm_codl.records.record import Record
+from tvm_codl.prepared import Prepared as Prepared
+from tvm_codl.prepared import prepare as prepare
 from tvm_codl.records.store import RecordStore
 from tvm_codl.relay.annotate import AnnotateCoExecution
-from tvm_codl.relay.extract import extract
+from tvm_codl.relay.float16 import GpuFloat16
 from tvm_codl.relay.partition import PartitionCoExecution
 from tvm_codl.runtime.comodule import CoModule
+from tvm_codl.second_look import SECONDS, compare
 from tvm_codl.targets import Toolchain, toolchain
-from tvm_codl.tiling.tuned import used
 
 Log = Callable[[str], None]
-
-#: Probes of a grid between two lines of progress.
-GRID_STEP = 96
-#: A plan that loses to a single processor is looked at again, since whatever else runs on the machine takes away the one
-#: thing that co-execution needs: both processors at once.
-LOOKS = 3
-CALM_S = 4.0
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A network ready to be planned.  ``axes``: by operator id, the axes along which it can be split."""
-
-    model: LoadedModel
-    graph: OpGraph
-    weights: Mapping[str, np.ndarray]
-    module: tvm.IRModule
-    axes: Mapping[int, Mapping[str, Axis]]
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-
-def prepare(model: LoadedModel) -> Prepared:
-    """Simplifies the network and finds its operators."""
-    graph, weights, module = extract(model.module)
-    return Prepared(model, graph, weights, module, {o.id: axes(o, graph) for o in graph.operators})
 
 
 def make_plan(
@@ -82,165 +56,87 @@ def make_plan(
     tuning_records: Path | None = None,
     check: bool = True,
 ) -> Plan:
-    """Measures, learns and plans, and measures the plan against each processor alone.
+    """Measures, learns and plans, and runs the best plans on the phone against each other and each processor alone.
 
     ``budget_s`` bounds the measuring of pieces (whole operators and a few pieces are always measured); see
-    :func:`measure_network`.  With ``check`` the result is never slower than the better processor: where the measured plan
-    loses, that processor is the plan.
+    :func:`measure_network`.  With ``check`` the result is the fastest that was run (:func:`second_look`), so it is never
+    slower than the better processor; without, it is the predicted best, not yet run.
     """
-    found = measure_network(
-        prepared, phone, budget=Budget(seconds=budget_s), log=log, records=records, tuning_records=tuning_records
-    )
-    return _checked(prepared, found.plan, phone, toolchain(phone.profile, tuning_records), log) if check else found.plan
+    found, problem = learn(prepared, phone, Budget(seconds=budget_s), log, records, tuning_records)
+    if not check:
+        return found.plan
+    tools = toolchain(phone.profile, tuning_records)
+    return second_look(prepared, problem, shortlist(problem, found.plan, records), phone, tools, log, records)
 
 
-def measure_network(
+def shortlist(problem: Problem, plan: Plan, records: Path | None = None) -> list[Contender]:
+    """The plans that are worth a run on the phone (:mod:`tvm_codl.plan.contenders`), those that were fast before among
+    them."""
+    with RecordStore(records or default_records()) as store:
+        known = known_plans(store.plans(device=problem.device), problem)
+    return contenders(problem, plan, known)
+
+
+def make_adaptive(
     prepared: Prepared,
     phone: Any,
     *,
-    budget: Budget | str = "5min",
+    plan: Plan | None = None,
+    budget_s: float = 120.0,
     log: Log = lambda _: None,
     records: Path | None = None,
     tuning_records: Path | None = None,
-) -> Guided:
-    """Measures a network's operators and pieces on a phone, those first that could change the plan.
-
-    ``budget`` is a :class:`Budget` or its text: ``"200"`` measurements, ``"90s"``, ``"5min"``.  Every record goes to the
-    store ``records`` at once; what it holds already costs nothing, so a run that was interrupted goes on where it was::
-
-        with codl.connect() as phone:
-            found = codl.measure_network(codl.prepare(model), phone, budget="200", log=print)
-        found.plan, found.rounds, found.model
-
-    The plan is the predicted best and not yet run; :func:`make_plan` also measures it against each processor alone.
-    Raises :class:`UsageError` for a budget that is none or too small, :class:`DeviceError` where the phone goes away.
-    """
-    allowed = Budget.parse(budget) if isinstance(budget, str) else budget
-    tools = toolchain(phone.profile, tuning_records)
-    with RecordStore(records or default_records()) as store:
-        session = measuring(prepared, phone, tools, store, log)
-        sharing = measure_sharing(phone, tools.cpu, tools.gpu)
-        log(
-            f"a wait costs {sharing.wait_cpu_ms * 1e3:.0f} us, a change of layout {sharing.relayout_ms_per_mb:.2f} ms/MB"
-        )
-        return guide(
-            prepared.graph,
-            prepared.axes,
-            session,
-            sharing,
-            allowed,
-            known=store.query(device=phone.profile.name, build=tools.kernel_id, mode="alone"),
-            name=prepared.name,
-            device=phone.profile.name,
-            fit=learner(phone.profile, tools),
-            log=log,
-        )
+) -> tuple[StatePlan, ...]:
+    """``plan`` (by default :func:`make_plan`'s) and plans for a phone whose CPU is busy or whose GPU is throttled."""
+    found, problem = learn(prepared, phone, Budget(seconds=budget_s), log, records, tuning_records)
+    if plan is None:
+        tools = toolchain(phone.profile, tuning_records)
+        plan = second_look(prepared, problem, contenders(problem, found.plan), phone, tools, log)
+    return adaptive_plans(problem, plan)
 
 
-def learner(profile: DeviceProfile, tools: Toolchain) -> Callable[[Iterable[Record]], CostModel]:
-    """What makes a cost model of a phone's records, knowing its profile and the tuned kernels that its builds use."""
-    facts = DeviceFacts.of(msgspec.to_builtins(profile))
-    tunings = used(tools.records)
-    provenance = {"device": profile.name, "build": tools.kernel_id}
-    return lambda records: CostModel.fit(samples_of(records, facts), provenance, facts, tunings)
-
-
-def measure_grid(
+def second_look(
     prepared: Prepared,
+    problem: Problem,
+    found: Sequence[Contender],
     phone: Any,
-    *,
+    tools: Toolchain,
     log: Log = lambda _: None,
     records: Path | None = None,
-    tuning_records: Path | None = None,
-) -> list[Record]:
-    """Measures every operator whole and split along each axis in tenths: thousands of records where a plan needs a
-    tenth of them.  Returns them; what is on record already is not measured again."""
-    tools = toolchain(phone.profile, tuning_records)
-    probes = grid_probes(prepared.graph, prepared.axes)
-    found: list[Record] = []
+    seconds: float = SECONDS,
+) -> Plan:
+    """Builds some plans, runs them in turn on the phone with each processor alone beside them, and returns the fastest with
+    its ``measured_ms`` (:mod:`tvm_codl.second_look`).  The times of all go to the store ``records``."""
+    singles = uniform(problem)
+    log(f"a second look at {origins(found) or 'each processor alone'}")
+    plans = {**singles, **{one.origin: one.plan for one in found}}
+    paths = libraries_for(prepared, plans, tools, log)
+    modules = {name: open_library(path, phone) for name, path in paths.items()}
+    predicted = {name: each.predicted_ms for name, each in plans.items()}
+    looked = compare(modules, prepared.model.sample_inputs(), predicted, singles, log, seconds)
+    for name, each in plans.items():
+        log(f"{name}: predicted {each.predicted_ms:.2f} ms, measured {looked.median(name):.2f} ms")
     with RecordStore(records or default_records()) as store:
-        session = measuring(prepared, phone, tools, store, log)
-        for start in range(0, len(probes), GRID_STEP):
-            found += session.measure(probes[start : start + GRID_STEP])
-            log(f"{len(found)} of {len(probes)} measured")
-    return found
-
-
-def measuring(prepared: Prepared, phone: Any, tools: Toolchain, store: RecordStore, log: Log) -> Session:
-    """A measuring session for a network on a phone."""
-    return Session(
-        prepared.graph,
-        prepared.weights,
-        tools.cpu,
-        tools.gpu,
-        phone,
-        phone.profile.name,
-        tools.kernel_id,
-        store,
-        log,
-        tools.scheduled,
-    )
-
-
-def _checked(prepared: Prepared, plan: Plan, phone: Any, tools: Toolchain, log: Log) -> Plan:
-    """``plan``, or the better processor alone where that is as fast on the phone."""
-    if len({o.placement.on for o in plan.operators}) == 1 and plan.operators[0].placement.on != "split":
-        return plan
-    uniform = {on: uniform_plan(prepared.graph, on, plan.model, plan.device) for on in ("cpu", "gpu")}
-    plans = {"plan": plan, **uniform}
-    modules = {n: open_library(path, phone) for n, path in libraries_for(prepared, plans, tools, log).items()}
-    for _ in range(LOOKS):
-        times = interleaved(modules, prepared.model.sample_inputs(), 10)
-        middle = {name: float(np.median(t)) for name, t in times.items()}
-        best = min(("cpu", "gpu"), key=lambda on: middle[on])
-        log(f"measured: plan {middle['plan']:.2f} ms, cpu {middle['cpu']:.2f} ms, gpu {middle['gpu']:.2f} ms")
-        if middle["plan"] < middle[best]:
-            return plan
-    words = f"the whole network on the {best}: measured {middle[best]:.2f} ms against {middle['plan']:.2f} ms split"
-    chosen = uniform_plan(prepared.graph, best, plan.model, plan.device)  # type: ignore[arg-type]
+        build, now = tools.kernel_id, time.time()
+        store.add_plans(record_of(problem, plans[name], ms, build, now) for name, ms in looked.samples.items())
+    chosen = msgspec.structs.replace(plans[looked.first], measured_ms=looked.median(looked.first))
+    if looked.first not in singles:
+        return chosen
+    split = min((looked.median(one.origin) for one in found), default=None)
+    against = f"{split:.2f} ms split" if split else "no split that is predicted to be about as fast"
+    words = f"the whole network on the {looked.first}: measured {chosen.measured_ms:.2f} ms against {against}"
     lines = tuple(msgspec.structs.replace(o, reason=words) for o in chosen.operators)
-    return msgspec.structs.replace(chosen, operators=lines, predicted_ms=middle[best])
-
-
-def interleaved(
-    modules: Mapping[str, CoModule], inputs: Mapping[str, np.ndarray], repeat: int
-) -> dict[str, list[float]]:
-    """Milliseconds of each module, ``repeat`` rounds in turn, so that drift meets them all alike."""
-    samples: dict[str, list[float]] = {name: [] for name in modules}
-    for module in modules.values():
-        module.run(inputs)
-    calm_down()
-    for _ in range(repeat):
-        for name, module in modules.items():
-            samples[name] += settled(module)
-    return samples
-
-
-def calm_down() -> None:
-    """Waits until what building and sending libraries left behind is done: pages to write, memory to give back.
-
-    The kernel does that for seconds after, on the cores that are about to be measured where the phone is this machine,
-    and it meets co-execution alone: a single processor leaves it the other core.
-    """
-    os.sync()
-    time.sleep(CALM_S)
-
-
-def settled(module: CoModule, runs: int = 2) -> list[float]:
-    """``runs`` samples in ms after one that is not counted.
-
-    The first run after another module's finds caches and driver in that one's state (PoCL keeps 128 kernels open and
-    opens the others anew); an application runs one network again and again.
-    """
-    return module.benchmark(1, 1 + runs)[1:]
+    return msgspec.structs.replace(chosen, operators=lines)
 
 
 def partition(prepared: Prepared, plan: Plan) -> tvm.IRModule:
     """The partitioned Relay module.  Raises :class:`UserError` for a plan that is illegal for this network."""
     verify_plan(plan, prepared.graph, prepared.axes)
-    passes = tvm.transform.Sequential([AnnotateCoExecution(plan), PartitionCoExecution()])
+    passes = [AnnotateCoExecution(plan), PartitionCoExecution()]
+    if plan.settings.gpu_float == "float16":
+        passes.append(GpuFloat16())
     with tvm.transform.PassContext(opt_level=3):
-        return passes(prepared.module)
+        return tvm.transform.Sequential(passes)(prepared.module)
 
 
 def build_library(
@@ -250,8 +146,16 @@ def build_library(
     out: Path,
     log: Log = lambda _: None,
     tuning_records: Path | None = None,
+    adaptive: Sequence[StatePlan] = (),
 ) -> Path:
-    """Builds one ``.so`` for a phone of that profile at ``out``."""
+    """Builds one ``.so`` for a phone of that profile at ``out``.
+
+    With ``adaptive`` (:func:`make_adaptive`, whose first plan is ``plan``) it carries all these plans and chooses among
+    them as it runs.
+    """
+    if adaptive:
+        return build_adaptive_library(prepared, adaptive, profile, out, log, tuning_records)
+    check_settings(plan.settings, profile)
     path = _build(prepared, plan, toolchain(profile, tuning_records), out)
     log(f"built {path.name} ({path.stat().st_size / 1e6:.0f} MB)")
     return path
@@ -262,6 +166,26 @@ def _build(prepared: Prepared, plan: Plan, tools: Toolchain, out: Path) -> Path:
     with tools.scheduled():
         library = build(partitioned, tools.cpu, tools.gpu, msgspec.to_builtins(plan), prepared.model.outputs)
     return library.export(out)
+
+
+def build_adaptive_library(
+    prepared: Prepared,
+    plans: Sequence[StatePlan],
+    profile: DeviceProfile,
+    out: Path,
+    log: Log = lambda _: None,
+    tuning_records: Path | None = None,
+) -> Path:
+    """Builds one ``.so`` of several plans (:func:`tvm_codl.plan.adaptive.adaptive_plans`), which chooses as it runs."""
+    tools = toolchain(profile, tuning_records)
+    for one in plans:
+        check_settings(one.plan.settings, profile)
+    parts = [(one.name, one.state, partition(prepared, one.plan), msgspec.to_builtins(one.plan)) for one in plans]
+    with tools.scheduled():
+        library = build_adaptive(parts, tools.cpu, tools.gpu, prepared.model.outputs)
+    path = library.export(out)
+    log(f"built {path.name} ({path.stat().st_size / 1e6:.0f} MB): {', '.join(one.name for one in plans)}")
+    return path
 
 
 def library_for(prepared: Prepared, plan: Plan, tools: Toolchain, log: Log) -> Path:
@@ -278,6 +202,8 @@ def libraries_for(prepared: Prepared, plans: Mapping[str, Plan], tools: Toolchai
     for name, plan in plans.items():
         digest = common.copy()
         digest.update(msgspec.json.encode(tuple(o.placement for o in plan.operators)))
+        if plan.settings != DEFAULT:
+            digest.update(msgspec.json.encode(plan.settings))
         paths[name] = cache_dir() / "libraries" / f"{digest.hexdigest()[:24]}.so"
     missing = {path: plans[name] for name, path in paths.items() if not path.exists()}
     if missing:

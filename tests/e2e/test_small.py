@@ -17,6 +17,7 @@ from tvm_codl.bench import bench
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.plan.candidates import legal_cuts
 from tvm_codl.plan.plan import PlannedOperator
+from tvm_codl.records.store import RecordStore
 from tvm_codl.report.timeline import read_events
 from tvm_codl.report.trace import write_trace
 from tvm_codl.targets import toolchain
@@ -51,6 +52,10 @@ def phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[codl.Phone]:
 def plan(prepared: Prepared, phone: codl.Phone, tmp_path_factory: pytest.TempPathFactory) -> codl.Plan:
     folder = tmp_path_factory.mktemp("plan")
     made = codl.make_plan(prepared, phone, budget_s=5, records=folder / "records.sqlite")
+    with RecordStore(folder / "records.sqlite") as store:
+        ran = list(store.plans(device=phone.profile.name, build=toolchain(phone.profile).kernel_id))
+    assert {"cpu", "gpu"} <= {one["on"] for record in ran for one in msgspec.json.decode(record.placements)}
+    assert made.measured_ms in {record.median_ms for record in ran}
     codl.dump_plan(made, folder / "plan.json")
     read = codl.load_plan(folder / "plan.json")
     assert read == made

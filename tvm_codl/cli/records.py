@@ -34,7 +34,8 @@ def selecting(command: Callable[..., Any]) -> Callable[..., Any]:
 def command() -> None:
     """List, export, import and merge what was measured.
 
-    Records are kept in one SQLite file: pieces of operators, and the trials of tuned kernels.
+    Records are kept in one SQLite file: pieces of operators, the trials of tuned kernels, and whole
+    plans.
     """
 
 
@@ -60,7 +61,7 @@ def ls(records: Path | None, as_json: bool, **chosen: Any) -> None:
         table.add_column(name, justify="right")
     table.add_column("newest")
     for group in found:
-        kind = group.kind if group.what == "piece" else f"kernel {group.kind}"
+        kind = group.kind if group.what == "piece" else f"{group.what} {group.kind}"
         newest = datetime.fromtimestamp(group.newest, UTC).strftime("%Y-%m-%d %H:%M") if group.newest else ""
         numbers = map(str, (group.count, group.failed, group.builds))
         table.add_row(group.device or "(unknown)", group.processor, kind, *numbers, newest)
@@ -124,4 +125,4 @@ def merge_stores(stores: tuple[Path, ...], into: Path, as_json: bool) -> None:
 
 
 def _words(amount: Any) -> str:
-    return f"{amount.pieces} pieces, {amount.kernels} kernels, {amount.profiles} profiles"
+    return f"{amount.pieces} pieces, {amount.kernels} kernels, {amount.plans} plans, {amount.profiles} profiles"

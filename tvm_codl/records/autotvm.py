@@ -3,7 +3,7 @@
 The format is that of tvm/autotvm/record.py, version 0.2; TVM's own reader accepts every line written here.  Lines of
 version 0.1, which that reader skips, are read and become version 0.2 (the template's key goes into the configuration).
 What AutoTVM has no place for goes where its reader does not look: device and profile of a kernel record under the key
-``codl``, profiles in comments.  A piece is a task ``codl.piece`` whose arguments are the whole record, so that a file
+``codl``, profiles and whole plans in comments.  A piece is a task ``codl.piece`` whose arguments are the whole record, so that a file
 which went through AutoTVM's reader and writer is still complete.
 """
 
@@ -17,10 +17,12 @@ import msgspec
 
 from tvm_codl.records.canonical import canonical, dumped, parsed
 from tvm_codl.records.kernel import KernelRecord
+from tvm_codl.records.plan_record import PlanRecord
 from tvm_codl.records.record import Piece, Record
 
 PIECE = "codl.piece"
 _PROFILE = "#codl.profile "
+_PLAN = "#codl.plan "
 _VERSION = 0.2
 #: AutoTVM writes this in place of the times of a failure.
 _FAILED = [1e9]
@@ -113,7 +115,12 @@ def profile_line(json_text: str) -> str:
     return _PROFILE + canonical(json_text)
 
 
-def read_line(line: str) -> Record | KernelRecord | Profile | None:
+def plan_line(record: PlanRecord) -> str:
+    """A comment to AutoTVM."""
+    return _PLAN + dumped(msgspec.to_builtins(record))
+
+
+def read_line(line: str) -> Record | KernelRecord | PlanRecord | Profile | None:
     """What a line says; None for an empty line or a comment.
 
     Raises :class:`ValueError` (msgspec's errors are such) for a line that is none of AutoTVM's.  Its pickled lines are
@@ -125,6 +132,8 @@ def read_line(line: str) -> Record | KernelRecord | Profile | None:
         if not isinstance(value, dict):
             raise ValueError("a profile is a JSON object")
         return Profile(dumped(value))
+    if text.startswith(_PLAN):
+        return msgspec.convert(parsed(text.removeprefix(_PLAN)), PlanRecord)
     if not text or text.startswith("#"):
         return None
     row = parsed(text)

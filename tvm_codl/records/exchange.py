@@ -19,6 +19,7 @@ from tvm_codl.errors import UserError
 from tvm_codl.records import autotvm, spreadsheet
 from tvm_codl.records.autotvm import Profile
 from tvm_codl.records.kernel import KernelRecord
+from tvm_codl.records.plan_record import PlanRecord
 from tvm_codl.records.record import Record
 from tvm_codl.records.selection import ALL, Selection
 from tvm_codl.records.store import RecordStore
@@ -35,9 +36,15 @@ class Amount(msgspec.Struct, frozen=True):
     pieces: int = 0
     kernels: int = 0
     profiles: int = 0
+    plans: int = 0
 
     def __add__(self, other: Amount) -> Amount:
-        return Amount(self.pieces + other.pieces, self.kernels + other.kernels, self.profiles + other.profiles)
+        return Amount(
+            self.pieces + other.pieces,
+            self.kernels + other.kernels,
+            self.profiles + other.profiles,
+            self.plans + other.plans,
+        )
 
 
 class Imported(msgspec.Struct, frozen=True):
@@ -60,7 +67,7 @@ def export_file(
 ) -> Amount:
     """Writes what is selected to a file (whole or not at all), or to stdout where ``path`` is None.
 
-    AutoTVM's lines hold pieces, kernel records and the profiles that both name; CSV holds pieces alone.
+    AutoTVM's lines hold pieces, kernel records, the profiles that both name, and whole plans; CSV holds pieces alone.
     Raises :class:`UserError` where the file cannot be written.
     """
     kind = format or format_of(path)
@@ -87,7 +94,7 @@ def import_file(store: RecordStore, path: Path, format: Format | None = None, sk
     """
     reasons: list[str] = []
     bad = 0
-    found: tuple[list[Record], list[KernelRecord], list[Profile]] = ([], [], [])
+    found: tuple[list[Record], list[KernelRecord], list[PlanRecord], list[Profile]] = ([], [], [], [])
     for number, value in _entries(path, format or format_of(path)):
         if isinstance(value, ValueError):
             bad += 1
@@ -101,10 +108,13 @@ def import_file(store: RecordStore, path: Path, format: Format | None = None, sk
             found[0].append(value)
         elif isinstance(value, KernelRecord):
             found[1].append(value)
-        else:
+        elif isinstance(value, PlanRecord):
             found[2].append(value)
+        else:
+            found[3].append(value)
     new = _keep(store, *found)
-    return Imported(Amount(len(found[0]), len(found[1]), len(found[2])), new, bad, tuple(reasons))
+    read = Amount(len(found[0]), len(found[1]), len(found[3]), len(found[2]))
+    return Imported(read, new, bad, tuple(reasons))
 
 
 def merge(sources: Sequence[Path], into: RecordStore) -> Amount:
@@ -116,7 +126,7 @@ def merge(sources: Sequence[Path], into: RecordStore) -> Amount:
     for path in sources:
         with opened(path) as source:
             profiles = [Profile(text) for text in source.profiles().values()]
-            new = _keep(into, source.query(), source.kernels(), profiles)
+            new = _keep(into, source.query(), source.kernels(), source.plans(), profiles)
             total = total + new
     return total
 
@@ -136,16 +146,17 @@ def _keep(
     store: RecordStore,
     pieces: Iterator[Record] | Sequence[Record],
     kernels: Iterator[KernelRecord] | Sequence[KernelRecord],
+    plans: Iterator[PlanRecord] | Sequence[PlanRecord],
     profiles: Sequence[Profile],
 ) -> Amount:
     known = len(store.profiles())
     for profile in profiles:  # first, so that no record ever names a profile that is not there
         store.keep_profile(profile.json)
     profiles_new = len(store.profiles()) - known
-    return Amount(store.add_new(pieces), store.add_new_kernels(kernels), profiles_new)
+    return Amount(store.add_new(pieces), store.add_new_kernels(kernels), profiles_new, store.add_new_plans(plans))
 
 
-Entry = Record | KernelRecord | Profile | ValueError
+Entry = Record | KernelRecord | PlanRecord | Profile | ValueError
 
 
 def _entries(path: Path, format: Format) -> Iterator[tuple[int, Entry]]:
@@ -204,6 +215,8 @@ def _autotvm_lines(store: RecordStore, selection: Selection) -> Iterator[tuple[s
     for kernel in selection.kernels(store):
         yield from profile(kernel.profile)
         yield autotvm.kernel_line(kernel) + "\n", Amount(kernels=1)
+    for plan in selection.plans(store):
+        yield autotvm.plan_line(plan) + "\n", Amount(plans=1)
 
 
 def _written(lines: Iterator[tuple[str, Amount]], write: Callable[[str], object]) -> Amount:

@@ -46,6 +46,17 @@ _SECOND = (
     *_append_only("kernel"),
 )
 
+_THIRD = (
+    """CREATE TABLE plan (
+        id INTEGER PRIMARY KEY,
+        model TEXT NOT NULL, device TEXT NOT NULL, build TEXT NOT NULL, graph TEXT NOT NULL,
+        placements TEXT NOT NULL, settings TEXT NOT NULL,
+        predicted_ms REAL NOT NULL, times_ms TEXT NOT NULL, time REAL NOT NULL
+    ) STRICT""",
+    "CREATE INDEX plan_by_device ON plan (device, build, graph)",
+    *_append_only("plan"),
+)
+
 #: ``STEPS[n]`` makes version n + 1 from version n; version 0 is an empty file.
-STEPS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND)
+STEPS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD)
 SCHEMA_VERSION = len(STEPS)

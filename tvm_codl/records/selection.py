@@ -8,12 +8,16 @@ from typing import Literal
 import msgspec
 
 from tvm_codl.records.kernel import KernelRecord
+from tvm_codl.records.plan_record import PlanRecord
 from tvm_codl.records.record import Mode, Processor, Record
 from tvm_codl.records.store import RecordStore
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """The records that have all given fields; a kernel record's kind is its task, and it was measured alone."""
+    """The records that have all given fields; a kernel record's kind is its task, and it was measured alone.
+
+    A whole plan's kind is its model, and it has neither processor nor mode.
+    """
 
     device: str | None = None
     processor: Processor | None = None
@@ -30,17 +34,24 @@ class Selection(msgspec.Struct, frozen=True):
             if self.processor in (None, record.processor):
                 yield record
 
+    def plans(self, store: RecordStore) -> Iterator[PlanRecord]:
+        if self.processor or self.mode:
+            return
+        for record in store.plans(device=self.device):
+            if self.kind in (None, record.model):
+                yield record
+
 
 ALL = Selection()
 
 
 class Group(msgspec.Struct, frozen=True):
     """Records of one kind on one processor of one device.  ``builds`` counts the compilers and schedules that made
-    them (a kernel record's is its target); ``newest`` is Unix time."""
+    them (a kernel record's is its target); ``newest`` is Unix time.  A plan's processor is ``both``."""
 
-    what: Literal["piece", "kernel"]
+    what: Literal["piece", "kernel", "plan"]
     device: str
-    processor: Processor
+    processor: Processor | Literal["both"]
     kind: str
     count: int
     failed: int
@@ -49,7 +60,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 def groups(store: RecordStore, selection: Selection = ALL) -> list[Group]:
-    """What a store holds of a selection, by device, processor and kind; pieces first."""
+    """What a store holds of a selection, by device, processor and kind; pieces first, then kernels."""
     found = [
         Group("piece", *row)
         for row in store.totals(selection.device, selection.processor, selection.kind, selection.mode)
@@ -57,7 +68,10 @@ def groups(store: RecordStore, selection: Selection = ALL) -> list[Group]:
     kernels: dict[tuple[str, Processor, str], list[KernelRecord]] = {}
     for record in selection.kernels(store):
         kernels.setdefault((record.device, record.processor, record.task), []).append(record)
-    return found + [
+    plans: dict[tuple[str, str], list[PlanRecord]] = {}
+    for plan in selection.plans(store):
+        plans.setdefault((plan.device, plan.model), []).append(plan)
+    found += [
         Group(
             "kernel",
             *key,
@@ -67,4 +81,17 @@ def groups(store: RecordStore, selection: Selection = ALL) -> list[Group]:
             newest=max(r.timestamp for r in records),
         )
         for key, records in sorted(kernels.items())
+    ]
+    return found + [
+        Group(
+            "plan",
+            device,
+            "both",
+            model,
+            count=len(of),
+            failed=0,
+            builds=len({r.build for r in of}),
+            newest=max(r.when for r in of),
+        )
+        for (device, model), of in sorted(plans.items())
     ]

@@ -11,32 +11,34 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import msgspec
-
 from tvm_codl.errors import UserError
 from tvm_codl.records import canonical
 from tvm_codl.records.kernel import KernelRecord
-from tvm_codl.records.record import Piece, Processor, Record
+from tvm_codl.records.plan_record import PlanRecord
+from tvm_codl.records.record import Processor, Record
+from tvm_codl.records.rows import (
+    KERNEL,
+    PLAN,
+    RECORD,
+    Row,
+    insertion,
+    kernel_of,
+    kernel_row,
+    plan_of,
+    plan_row,
+    record_of,
+    record_row,
+)
 from tvm_codl.records.schema import SCHEMA_VERSION as SCHEMA_VERSION
 from tvm_codl.records.schema import STEPS
 
 _BUSY_S = 30.0
-_RECORD = (
-    *("workload", "kind", "axis", "lo", "hi", "extent", "processor", "device", "build", "mode"),
-    *("times_ms", "error", "time", "error_no", "profile", "schedule"),
-)
-_KERNEL = (
-    *("target", "task", "args", "config", "costs", "error_no", "all_cost", "time", "device", "profile"),
-    "tvm_version",
-)
 #: Rows in one transaction where many are appended: other writers get their turn in between.
 _CHUNK = 2000
 
-Row = tuple[object, ...]
-
 
 class RecordStore:
-    """Three append-only tables: records of pieces, kernel tuning records, and the profiles of the devices of both.
+    """Append-only tables: records of pieces, kernel tuning records, whole plans, and the profiles of devices.
 
     Several processes may write at once: SQLite's write-ahead log orders them, each ``add`` is one transaction.
     A process that is killed loses at most the ``add`` that it was in.  Use one store in one thread.
@@ -108,11 +110,15 @@ class RecordStore:
 
     def add(self, records: Iterable[Record]) -> int:
         """Append; returns how many.  All of them are in the file when this returns, or none if it raises."""
-        return self._insert(_INSERT_RECORD, [_row(record) for record in records])
+        return self._insert(_INSERT_RECORD, [record_row(record) for record in records])
 
     def add_kernels(self, records: Iterable[KernelRecord]) -> int:
         """As :meth:`add`, for kernel tuning records."""
-        return self._insert(_INSERT_KERNEL, [_kernel_row(record) for record in records])
+        return self._insert(_INSERT_KERNEL, [kernel_row(record) for record in records])
+
+    def add_plans(self, records: Iterable[PlanRecord]) -> int:
+        """As :meth:`add`, for whole plans."""
+        return self._insert(_INSERT_PLAN, [plan_row(record) for record in records])
 
     def add_new(self, records: Iterable[Record]) -> int:
         """Append those of which no record of the same content is here; returns how many.
@@ -120,11 +126,15 @@ class RecordStore:
         The same content means that all fields are equal, the times and the moment too.  In transactions of a few
         thousand: a process that is killed may run again and completes what it began.
         """
-        return self._insert_new(_INSERT_NEW_RECORD, (_row(record) for record in records))
+        return self._insert_new(_INSERT_NEW_RECORD, (record_row(record) for record in records))
 
     def add_new_kernels(self, records: Iterable[KernelRecord]) -> int:
         """As :meth:`add_new`, for kernel tuning records."""
-        return self._insert_new(_INSERT_NEW_KERNEL, (_kernel_row(record) for record in records))
+        return self._insert_new(_INSERT_NEW_KERNEL, (kernel_row(record) for record in records))
+
+    def add_new_plans(self, records: Iterable[PlanRecord]) -> int:
+        """As :meth:`add_new`, for whole plans."""
+        return self._insert_new(_INSERT_NEW_PLAN, (plan_row(record) for record in records))
 
     def _insert(self, statement: str, rows: Sequence[Row]) -> int:
         if not rows:
@@ -150,13 +160,19 @@ class RecordStore:
     ) -> Iterator[Record]:
         """The records that match all given fields, oldest first."""
         fields = {"device": device, "processor": processor, "workload": workload, "build": build, "mode": mode}
-        return map(_record, self._select("record", _RECORD, fields | {"kind": kind}))
+        return map(record_of, self._select("record", RECORD, fields | {"kind": kind}))
 
     def kernels(
         self, device: str | None = None, task: str | None = None, target: str | None = None
     ) -> Iterator[KernelRecord]:
         """The kernel tuning records that match all given fields, oldest first; ``target`` is compared as text."""
-        return map(_kernel, self._select("kernel", _KERNEL, {"device": device, "task": task, "target": target}))
+        return map(kernel_of, self._select("kernel", KERNEL, {"device": device, "task": task, "target": target}))
+
+    def plans(
+        self, device: str | None = None, build: str | None = None, graph: str | None = None
+    ) -> Iterator[PlanRecord]:
+        """The whole plans that match all given fields, oldest first."""
+        return map(plan_of, self._select("plan", PLAN, {"device": device, "build": build, "graph": graph}))
 
     def totals(
         self,
@@ -222,48 +238,6 @@ class RecordStore:
         self.close()
 
 
-def _insertion(table: str, columns: Sequence[str], new: bool = False) -> str:
-    places = ", ".join("?" * len(columns))
-    head = f"INSERT INTO {table} ({', '.join(columns)})"
-    if not new:
-        return f"{head} VALUES ({places})"
-    return f"{head} SELECT {places} WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {' AND '.join(f'{c}=?' for c in columns)})"
-
-
-_INSERT_RECORD, _INSERT_NEW_RECORD = _insertion("record", _RECORD), _insertion("record", _RECORD, new=True)
-_INSERT_KERNEL, _INSERT_NEW_KERNEL = _insertion("kernel", _KERNEL), _insertion("kernel", _KERNEL, new=True)
-_TIMES = msgspec.json.Decoder(tuple[float, ...])
-
-
-def _times(values: tuple[float, ...]) -> str:
-    return msgspec.json.encode(values).decode()
-
-
-def _row(record: Record) -> Row:
-    piece = record.piece
-    return (
-        *(record.workload, piece.kind, piece.axis, piece.lo, piece.hi, piece.extent),
-        *(record.processor, record.device, record.build, record.mode, _times(record.times_ms)),
-        *(record.error, record.when, record.error_no, record.profile, record.schedule),
-    )
-
-
-def _record(row: Row) -> Record:
-    fields = dict(zip(_RECORD, row, strict=True))
-    piece = {name: fields.pop(name) for name in ("kind", "axis", "lo", "hi", "extent")}
-    times = _TIMES.decode(str(fields.pop("times_ms")))
-    fields |= {"piece": Piece(**piece), "times_ms": times, "when": fields.pop("time")}  # type: ignore[arg-type]
-    return msgspec.convert(fields, Record)
-
-
-def _kernel_row(record: KernelRecord) -> Row:
-    return (
-        *(record.target, record.task, record.args, record.config, _times(record.costs), record.error_no),
-        *(record.all_cost, record.timestamp, record.device, record.profile, record.tvm_version),
-    )
-
-
-def _kernel(row: Row) -> KernelRecord:
-    fields = dict(zip(_KERNEL, row, strict=True))
-    fields |= {"costs": _TIMES.decode(str(fields["costs"])), "timestamp": fields.pop("time")}
-    return msgspec.convert(fields, KernelRecord)
+_INSERT_RECORD, _INSERT_NEW_RECORD = insertion("record", RECORD), insertion("record", RECORD, new=True)
+_INSERT_KERNEL, _INSERT_NEW_KERNEL = insertion("kernel", KERNEL), insertion("kernel", KERNEL, new=True)
+_INSERT_PLAN, _INSERT_NEW_PLAN = insertion("plan", PLAN), insertion("plan", PLAN, new=True)

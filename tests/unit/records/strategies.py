@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.plan.networks import convolutions
 from tvm_codl.records.kernel import KernelRecord
+from tvm_codl.records.plan_record import PlanRecord
 from tvm_codl.records.record import ErrorNo, Piece, Record
 from tvm_codl.records.workload import workloads
 
@@ -76,4 +77,19 @@ kernels = st.builds(
     device=texts,
     profile=texts,
     tvm_version=st.sampled_from(["", "0.19.0", "0.7.dev1"]),
+)
+_places = st.fixed_dictionaries(
+    {"on": st.sampled_from(["cpu", "gpu", "split"])}, optional={"axis": texts, "at": st.integers()}
+)
+plans = st.builds(
+    PlanRecord,
+    model=texts,
+    device=texts,
+    build=texts,
+    graph=st.text("0123456789abcdef", min_size=1, max_size=16),
+    placements=st.lists(_places, min_size=1, max_size=4).map(json.dumps),
+    predicted_ms=positive,
+    times_ms=st.lists(positive, min_size=1, max_size=4).map(tuple),
+    when=positive,
+    settings=st.sampled_from(["{}", '{"flush_every": 4}']),
 )

@@ -1,4 +1,4 @@
-"""A store of the first schema version opens, keeps all, and survives whatever happens to the process meanwhile."""
+"""A store of an older schema version opens, keeps all, and survives whatever happens to the process meanwhile."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.records.test_plan_record import PLAN
 from tests.unit.records.test_store import kernel, record
 from tvm_codl.errors import UserError
 from tvm_codl.records.record import ErrorNo
@@ -31,6 +32,31 @@ CREATE TRIGGER record_fixed BEFORE UPDATE ON record BEGIN SELECT RAISE(ABORT, 'a
 PRAGMA user_version=1;
 PRAGMA journal_mode=WAL;
 """
+#: Likewise what the second version made of it.
+SECOND = """
+ALTER TABLE record ADD COLUMN error_no INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE record ADD COLUMN profile TEXT NOT NULL DEFAULT '';
+ALTER TABLE record ADD COLUMN schedule TEXT NOT NULL DEFAULT '';
+CREATE INDEX record_by_build ON record (build, device);
+CREATE TABLE profile (digest TEXT NOT NULL PRIMARY KEY, json TEXT NOT NULL) STRICT;
+CREATE TRIGGER profile_kept BEFORE DELETE ON profile BEGIN SELECT RAISE(ABORT, 'append-only'); END;
+CREATE TRIGGER profile_fixed BEFORE UPDATE ON profile BEGIN SELECT RAISE(ABORT, 'append-only'); END;
+CREATE TABLE kernel (
+    id INTEGER PRIMARY KEY,
+    target TEXT NOT NULL, task TEXT NOT NULL, args TEXT NOT NULL, config TEXT NOT NULL,
+    costs TEXT NOT NULL, error_no INTEGER NOT NULL, all_cost REAL NOT NULL, time REAL NOT NULL,
+    device TEXT NOT NULL, profile TEXT NOT NULL, tvm_version TEXT NOT NULL
+) STRICT;
+CREATE INDEX kernel_by_task ON kernel (task, target, device, time);
+CREATE INDEX kernel_by_device ON kernel (device);
+CREATE TRIGGER kernel_kept BEFORE DELETE ON kernel BEGIN SELECT RAISE(ABORT, 'append-only'); END;
+CREATE TRIGGER kernel_fixed BEFORE UPDATE ON kernel BEGIN SELECT RAISE(ABORT, 'append-only'); END;
+PRAGMA user_version=2;
+"""
+INSERT_KERNEL = (
+    "INSERT INTO kernel (target, task, args, config, costs, error_no, all_cost, time, device, profile, tvm_version) VALUES"
+    " ('llvm', 'conv2d_nhwc.codl', '[]', '{}', '[0.5]', 0, 1.0, 2.0, 'phone', '0123456789abcdef', '0.19.0')"
+)
 INSERT = (
     "INSERT INTO record (workload, kind, axis, lo, hi, extent, processor, device, build, mode, times_ms, error, time)"
     " VALUES (?, 'conv2d', 'height', 0, 1, 3, 'gpu', 'phone', 'b1', 'alone', ?, ?, 1700000000.25)"
@@ -60,6 +86,16 @@ def first_version(path: Path, rows: int = 10) -> None:
     connection.executescript(FIRST)
     connection.executemany(INSERT, [(f"w{i}", "[1.5,1.25,9.0]", "") for i in range(rows)])
     connection.execute(INSERT, ("failed", "[]", "no such kernel"))
+    connection.commit()
+    connection.close()
+
+
+def second_version(path: Path, rows: int = 10) -> None:
+    first_version(path, rows)
+    connection = sqlite3.connect(path)
+    connection.executescript(SECOND)
+    connection.execute("INSERT INTO profile (digest, json) VALUES ('0123456789abcdef', '{}')")
+    connection.execute(INSERT_KERNEL)
     connection.commit()
     connection.close()
 
@@ -98,6 +134,32 @@ def test_a_store_of_the_first_version_keeps_all_and_gains_the_rest(tmp_path: Pat
     connection.close()
 
 
+def test_a_store_of_the_second_version_keeps_all_and_gains_plans(tmp_path: Path) -> None:
+    path = tmp_path / "records.db"
+    second_version(path)
+    with RecordStore(path) as store:
+        assert list(store)[:-1] == [record(f"w{i}") for i in range(10)]
+        assert [k.costs for k in store.kernels()] == [(0.5,)]
+        assert store.profiles() == {"0123456789abcdef": "{}"}
+        assert list(store.plans()) == []
+        store.add_plans([PLAN])
+    with RecordStore(path) as store:
+        assert list(store.plans()) == [PLAN]
+    RecordStore(tmp_path / "new.db").close()
+    assert schema(path) == schema(tmp_path / "new.db")
+
+
+def test_a_process_of_the_second_version_may_go_on_appending(tmp_path: Path) -> None:
+    path = tmp_path / "records.db"
+    second_version(path)
+    old = sqlite3.connect(path, isolation_level=None)
+    old.execute(INSERT_KERNEL)
+    with RecordStore(path) as store:
+        old.execute(INSERT_KERNEL)
+        assert len(list(store.kernels())) == 3
+    old.close()
+
+
 def test_a_process_of_the_first_version_may_go_on_appending(tmp_path: Path) -> None:
     path = tmp_path / "records.db"
     first_version(path)
@@ -115,7 +177,7 @@ def test_a_process_killed_at_any_statement_of_the_migration_has_changed_nothing(
     path = tmp_path / "records.db"
     first_version(path)
     before = schema(path)
-    statements = len(STEPS[1])
+    statements = sum(map(len, STEPS[1:]))
     for last in (1, 2, 5, 8, statements, statements + 3):
         process = opening(path, last)
         process.communicate(timeout=60)
