@@ -20,10 +20,13 @@ _MAKERS = ("build", "graph", "relay", "schedule", "tiling")
 #: Of these, what puts kernels together into a network's library, and has no say in how long a kernel takes.
 _ASSEMBLERS = frozenset(
     (
+        "build/adaptive.py",
         "build/elf.py",
         "build/library.py",
+        "build/lifetimes.py",
         "build/program.py",
         "relay/annotate.py",
+        "relay/float16.py",
         "relay/partition.py",
         "relay/regions.py",
     )

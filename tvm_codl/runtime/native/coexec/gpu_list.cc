@@ -33,7 +33,7 @@ void GpuList::Begin(bool profile) {
   profile_.clear();
   fed_steps_ = fed_commands_ = 0;
   copied_bytes_ = 0;
-  since_throttle_ = 0;
+  since_flush_ = since_throttle_ = 0;
   pending_wait_ = nullptr;
   std::fill(cpu_signalled_.begin(), cpu_signalled_.end(), 0);
   memory_->BeginRun(queue());
@@ -63,6 +63,12 @@ void GpuList::Enqueue(const Command& command, cl_event* done) {
       Check(clEnqueueMarkerWithWaitList(queue(), waits, wait_list, done), "clEnqueueMarkerWithWaitList");
   }
   pending_wait_ = nullptr;
+  if (++since_flush_ == flush_every) Flush();
+}
+
+void GpuList::Flush() {
+  Check(clFlush(queue()), "clFlush");
+  since_flush_ = 0;
 }
 
 void GpuList::Feed(size_t until) {
@@ -107,7 +113,7 @@ void GpuList::Feed(size_t until) {
       since_throttle_ = 0;
       Event& slot = throttle_[throttle_next_++ % kThrottleSlots];
       if (slot) {
-        Check(clFlush(queue()), "clFlush");
+        Flush();
         WaitFor(slot.get(), 0);
       }
       slot = share();
@@ -115,7 +121,7 @@ void GpuList::Feed(size_t until) {
     if (last) last_ = std::move(owned);
   }
   fed_steps_ = until;
-  Check(clFlush(queue()), "clFlush");
+  if (since_flush_ != 0) Flush();
 }
 
 void GpuList::Signal(int event) {
@@ -151,7 +157,7 @@ void GpuList::Finish(int spin_us) {
     cl_event done = nullptr;
     Enqueue({Command::Type::kSignal, 0, 0}, &done);
     last_.reset(done);
-    Check(clFlush(queue()), "clFlush");
+    Flush();
   }
   if (last_) WaitFor(last_.get(), spin_us);
   last_.reset();

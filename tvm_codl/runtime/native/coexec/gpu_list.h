@@ -22,9 +22,11 @@ class GpuList {
   GpuList(const Program& program, const std::vector<tvm::runtime::Module>& libraries, OpenCLDevice device,
           Memory* memory);
 
-  // Enqueues steps [fed, until) and flushes.  `profile` uses the queue with profiling and keeps every event.
+  // Enqueues steps [fed, until), and flushes after every `flush_every` commands and at the end: what is enqueued never
+  // stays behind while the CPU works or waits.
   void Feed(size_t until);
   bool Behind(size_t until) const { return fed_steps_ < until; }
+  // `profile` uses the queue with profiling and keeps every event.
   void Begin(bool profile);
   // The CPU's side of the events.
   void Signal(int event);
@@ -51,6 +53,9 @@ class GpuList {
   // Waits for the last run; returns the time from the end of the first run to that of the last, by the device's clock,
   // in ns.
   int64_t FinishLaps(const Laps& laps, int spin_us);
+
+  // Commands between two flushes while they are enqueued; 0: only the one at the end.
+  size_t flush_every = 0;
 
   // At most so many commands are in flight.
   static constexpr size_t kMostInFlight = 128;
@@ -91,6 +96,7 @@ class GpuList {
   Place PlaceOf(const View& view) const;
   void EnqueueCopy(const Copy& copy, cl_uint waits, const cl_event* wait_list, cl_event* done);
   void Enqueue(const Command& command, cl_event* done);
+  void Flush();
   void WaitFor(cl_event event, int spin_us) const;
   void CalibrateClock();
   // The launches and copies of a region, in order.
@@ -123,6 +129,7 @@ class GpuList {
   std::vector<std::pair<size_t, Event>> profile_;  // command, event
   int64_t copied_bytes_ = 0;
   int64_t clock_offset_ = 0;  // host minus device, ns
+  size_t since_flush_ = 0;
   size_t since_throttle_ = 0;
   size_t throttle_next_ = 0;
 };

@@ -80,8 +80,8 @@ cl_mem GpuList::Scratch(cl_mem pooled) {
 
 GpuList::Place GpuList::PlaceOf(const View& view) const {
   Place place;
-  place.mem = memory_->Parent(view.buffer);
-  place.offset = static_cast<size_t>(view.offset);
+  place.mem = memory_->Parent(view);
+  place.offset = static_cast<size_t>(memory_->Offset(view));
   if (place.mem == nullptr) place.svm = memory_->Host(view);
   return place;
 }

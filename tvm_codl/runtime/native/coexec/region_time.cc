@@ -63,6 +63,7 @@ void Executor::ChillCaches(int region) {
 
 std::vector<double> Executor::TimeRegion(int region, int repeat, double min_ms) {
   std::lock_guard<std::mutex> lock(running_);
+  const CpuThreads::Scope as_chosen(cpu_threads_);
   CheckRegion(region);
   RunRegion(region, 1);  // compiles kernels, touches memory
   std::vector<double> samples;
@@ -83,6 +84,7 @@ std::vector<double> Executor::TimeRegion(int region, int repeat, double min_ms) 
 
 std::vector<double> Executor::TimeRegionBusy(int region, int other, int repeat, double min_ms) {
   std::lock_guard<std::mutex> lock(running_);
+  const CpuThreads::Scope as_chosen(cpu_threads_);
   CheckRegion(region);
   if (other != kNobody) CheckRegion(other);
   if (other != kNobody && OnGpu(region) == OnGpu(other)) {

@@ -16,6 +16,14 @@ ScopedAffinity::ScopedAffinity(const char* cores) {
     at = *end == ',' ? end + 1 : end;
     if (*end != ',' && *end != '\0') return;
   }
+  Change(wanted);
+}
+
+ScopedAffinity::ScopedAffinity(const cpu_set_t* cores) {
+  if (cores != nullptr) Change(*cores);
+}
+
+void ScopedAffinity::Change(const cpu_set_t& wanted) {
   if (sched_getaffinity(0, sizeof(before_), &before_) != 0) return;
   changed_ = sched_setaffinity(0, sizeof(wanted), &wanted) == 0;
 }

@@ -10,11 +10,16 @@ class ScopedAffinity {
  public:
   // `cores` is a comma-separated list ("1" or "2,3"); null, empty or malformed leaves the affinity alone.
   explicit ScopedAffinity(const char* cores);
+  // Null leaves it alone too.
+  explicit ScopedAffinity(const cpu_set_t* cores);
   ~ScopedAffinity();
   ScopedAffinity(const ScopedAffinity&) = delete;
   ScopedAffinity& operator=(const ScopedAffinity&) = delete;
+  bool changed() const { return changed_; }
 
  private:
+  void Change(const cpu_set_t& wanted);
+
   cpu_set_t before_;
   bool changed_ = false;
 };

@@ -1,0 +1,109 @@
+"""A plan's settings, chosen by running its library on the phone with each of those that the device can take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tvm_codl.errors import UserError
+from tvm_codl.interleave import RUNS, calm_down
+from tvm_codl.measure.choices import Ratio, check_settings, choose, offered
+from tvm_codl.plan.plan import Plan
+from tvm_codl.plan.settings import DEFAULT, Settings
+from tvm_codl.runtime.comodule import CoModule
+from tvm_codl.targets import Toolchain, toolchain
+from tvm_codl.workflow import Log, Prepared, libraries_for, open_library
+
+#: By how much, as a share of the largest value, float16 may change an output and still be chosen.
+FLOAT16_ERROR = 5e-3
+#: A sample is the mean of as many runs as take that long, or one: a network of 0.1 ms is timed as well as one of 100.
+SAMPLE_MS = 5.0
+
+
+class Bench:
+    """The library of a plan on a phone, run with one setting after the other.
+
+    After each change the first sample, which finds caches and driver as another setting left them, is not counted.
+    """
+
+    def __init__(self, prepared: Prepared, plan: Plan, phone: Any, tools: Toolchain, log: Log) -> None:
+        self.inputs = prepared.model.sample_inputs()
+        self.profile = phone.profile
+        self.offers = offered(phone.profile, plan)
+        plans = {"float32": msgspec.structs.replace(plan, settings=DEFAULT)}
+        if "gpu_float" in self.offers:
+            plans["float16"] = msgspec.structs.replace(plan, settings=Settings(gpu_float="float16"))
+        paths = libraries_for(prepared, plans, tools, log)
+        self.modules: dict[str, CoModule] = {name: open_library(path, phone) for name, path in paths.items()}
+        outputs = {name: module.run(self.inputs) for name, module in self.modules.items()}
+        if "float16" in outputs:
+            error = relative_error(outputs["float16"], outputs["float32"])
+            log(f"float16 on the GPU changes an output by at most {error:.2e} of its largest value")
+            if error > FLOAT16_ERROR:
+                log(f"that is more than {FLOAT16_ERROR:g}: float16 is not offered")
+                del self.offers["gpu_float"]
+        once = max(float(np.median(module.benchmark(1, 5))) for module in self.modules.values())
+        self.number = math.ceil(SAMPLE_MS / max(once, 1e-3))
+        calm_down()
+
+    def run(self, wanted: Sequence[Settings], rounds: int) -> Mapping[Settings, Sequence[float]]:
+        samples: dict[Settings, list[float]] = {settings: [] for settings in wanted}
+        for _ in range(rounds):
+            for settings in wanted:
+                module = self.modules[settings.gpu_float]
+                module.apply(settings)
+                samples[settings] += module.benchmark(self.number, 1 + RUNS)[1:]
+        return samples
+
+
+def relative_error(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> float:
+    """The largest difference of any output, as a share of that output's largest magnitude."""
+    pairs = [(f.astype(np.float64), w.astype(np.float64)) for f, w in zip(found, wanted, strict=True)]
+    return max((float(np.abs(f - w).max() / max(np.abs(w).max(), 1e-30)) for f, w in pairs if w.size), default=0.0)
+
+
+def with_settings(
+    prepared: Prepared, plan: Plan, phone: Any, tuning_records: Path | None = None, log: Log = lambda _: None
+) -> tuple[Plan, list[Ratio]]:
+    """``plan`` with the settings under which its library ran fastest on ``phone``, and every ratio that was measured.
+
+    The default stays where nothing else is clearly faster.  Raises :class:`DeviceError` where the phone goes away.
+    """
+    bench = Bench(prepared, plan, phone, toolchain(phone.profile, tuning_records), log)
+    chosen, ratios = choose(bench.offers, bench.run, log)
+    log(f"settings: {chosen.words()}")
+    return msgspec.structs.replace(plan, settings=chosen), ratios
+
+
+def settings_option(
+    text: str, prepared: Prepared, plan: Plan, phone: Any, tuning_records: Path | None, log: Callable[[str], None]
+) -> Plan:
+    """``plan`` with what ``--settings`` says: ``auto`` measures, ``default`` takes the defaults, else a JSON file.
+
+    Raises :class:`UserError` for a file that holds no settings, or some that the phone cannot do.
+    """
+    if text == "auto":
+        return with_settings(prepared, plan, phone, tuning_records, log)[0]
+    settings = DEFAULT if text == "default" else read_settings(Path(text))
+    check_settings(settings, phone.profile)
+    return msgspec.structs.replace(plan, settings=settings)
+
+
+def read_settings(path: Path) -> Settings:
+    """Raises :class:`UserError` where the file cannot be read or holds no settings."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Settings)
+    except OSError as error:
+        raise UserError(
+            f"the settings {path} cannot be read",
+            error.strerror or str(error),
+            "--settings auto, default, or a JSON file",
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        fields = ", ".join(Settings.__struct_fields__)
+        raise UserError(f"{path} holds no settings", str(error), f"a JSON object with any of {fields}") from error
