@@ -18,6 +18,7 @@ COMMANDS = {
     "measure": "Measure a model's operators on a phone, where it could change the plan.",
     "tune": "Tune the kernels of a model, or of a plan, on a phone with AutoTVM.",
     "plan": "Measure a phone and plan where each operator of a model runs.",
+    "plans": "Compare plans, and check those that were edited.",
     "build": "Build one shared library that runs a model on both processors.",
     "run": "Run a model or a library on a phone.",
     "train": "Learn from the records what operators cost.",

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tvm_codl.cli.options import json_option, load, measuring_options, model_options, named_plan, phone_options
-from tvm_codl.cli.output import talk
+from tvm_codl.cli.options import FILE, json_option, load, measuring_options, model_options, named_plan, phone_options
+from tvm_codl.cli.output import print_json, talk
+from tvm_codl.errors import UsageError
+
+if TYPE_CHECKING:
+    from tvm_codl.plan.explanation import Explanation
+    from tvm_codl.plan.plan import Plan
+    from tvm_codl.workflow import Prepared
 
 
 @click.command()
@@ -18,32 +24,109 @@ from tvm_codl.cli.output import talk
 @click.option(
     "--plan", "given", default="", metavar="PLAN", help="Check and show this plan file instead of making one."
 )
-@click.option("--explain", "explained", is_flag=True, help="Print one line an operator, with its reason.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the plan to this file.")
+@click.option(
+    "--explain",
+    "explained",
+    is_flag=True,
+    help="Print why each operator is where it is, and what its second choice would cost.",
+)
+@click.option(
+    "--what-if", "changes", multiple=True, metavar="OP=PLACEMENT",
+    help="Plan again with an operator (its number or name) forced to cpu, gpu or a cut (height@12, channels@64). "
+    "May be given several times.",
+)  # fmt: skip
+@click.option(
+    "--objective", type=click.Choice(["latency", "energy"]), default="latency", show_default=True,
+    help="What to make small.  Energy is a model by a power table, not a measurement.",
+)  # fmt: skip
+@click.option(
+    "--power", type=FILE,
+    help="The phone's power table, for --objective energy: idle_w, cpu_w, gpu_w and both_w in watts, as YAML or JSON.",
+)  # fmt: skip
+@click.option(
+    "--settings", default="default", show_default=True, metavar="auto|default|FILE",
+    help="Threads, cores, flush period and float type: measured on the phone, or taken from a JSON file.",
+)  # fmt: skip
+@click.option("-o", "--output", type=FILE, help="Write the plan to this file.")
 @json_option
 def command(
     source: str, shape: Any, reach: Any, budget: float, records: Path | None, tuning_records: Path | None,
-    given: str, explained: bool, output: Path | None, as_json: bool,
+    given: str, explained: bool, changes: tuple[str, ...], objective: str, power: Path | None, settings: str,
+    output: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Measure a phone and plan where each operator of MODEL (an ONNX file or zoo:NAME) runs.
 
     The plan is JSON that can be edited by hand; it goes to stdout unless -o names a file or --explain asks for a table.
+
+    --what-if, and --explain with --plan, ask no phone that was measured before: what was found there is kept.
     """
+    _check_usage(bool(given), explained, bool(changes), objective, power)
     model = load(source, shape)
-    from tvm_codl.plan.explain import explain
+    from tvm_codl.device.power import read_power
+    from tvm_codl.known import energy_plan, known, needed
+    from tvm_codl.plan.energy import Energy
+    from tvm_codl.plan.explanation import explanation_text
     from tvm_codl.plan.files import dump_plan, plan_json
+    from tvm_codl.plan.what_if import parse_asked, what_if, what_if_text
     from tvm_codl.workflow import make_plan, prepare
 
     prepared = prepare(model)
-    if given:
-        plan = named_plan(given, prepared)
-    else:
+    table = read_power(power) if power else None
+    stores: dict[str, Any] = {"records": records, "tuning_records": tuning_records}
+    plan = named_plan(given, prepared) if given else None
+    asked = parse_asked(changes, prepared.graph, prepared.axes)
+    changed = None
+    if asked:
+        costs = known(prepared, reach, device=plan.device if plan else "", budget_s=budget, log=talk, **stores)
+        energy = Energy(needed(table, costs.profile)) if objective == "energy" else None
+        changed = what_if(costs.problem, asked, plan, energy)
+        plan = changed.plan
+    elif plan is None:
         with reach() as phone:
-            plan = make_plan(prepared, phone, budget_s=budget, log=talk, records=records, tuning_records=tuning_records)
+            if objective == "energy":
+                plan = energy_plan(prepared, phone, table, budget_s=budget, log=talk, **stores)
+            else:
+                plan = make_plan(prepared, phone, budget_s=budget, log=talk, **stores)
+    if settings != "default":
+        from tvm_codl.settling import settings_option
+
+        with reach() as phone:
+            plan = settings_option(settings, prepared, plan, phone, tuning_records, talk)
+    if plan.predicted_mj:
+        talk(f"predicted {plan.predicted_mj:.3f} mJ a run: by the power table, a model and not a measurement")
     if output is not None:
         dump_plan(plan, output)
         talk(f"plan: {output}")
-    if explained and not as_json:
-        click.echo(explain(plan))
+    if changed is not None:
+        print_json(changed) if as_json else click.echo(what_if_text(changed))
+    elif explained:
+        told = _explained(plan, prepared, stores)
+        print_json(told) if as_json else click.echo(explanation_text(told))
     elif as_json or output is None:
         click.echo(plan_json(plan), nl=False)
+
+
+def _check_usage(given: bool, explained: bool, changed: bool, objective: str, power: Path | None) -> None:
+    if power is not None and objective != "energy":
+        raise UsageError("--power says what energy costs", next="add --objective energy")
+    if given and not changed and objective != "latency":
+        raise UsageError("--plan makes no plan, so it has no objective", next="leave out --plan or --objective")
+    if explained and changed:
+        raise UsageError(
+            "--what-if prints what changes, --explain the whole plan",
+            next="write the changed plan with -o, then explain it: tvm-codl plan MODEL --plan PLAN --explain",
+        )
+
+
+def _explained(plan: Plan, prepared: Prepared, stores: dict[str, Any]) -> Explanation:
+    """By what was kept of the plan's phone; else what the plan says of itself."""
+    from tvm_codl.known import NotKept, recall
+    from tvm_codl.plan.explanation import explanation, stated
+    from tvm_codl.plan.prices import Prices
+
+    try:
+        costs = recall(prepared, device=plan.device, log=talk, **stores)
+    except NotKept as missing:
+        talk(f"only what the plan says of itself, without second choices: {missing}")
+        return stated(plan)
+    return explanation(plan, Prices.of(costs.problem, [plan]), costs.model)

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from tvm_codl.device.power import Power
 from tvm_codl.device.soc import Soc, read_soc
 
 
@@ -43,6 +44,7 @@ class DeviceProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     virtual memory), ``discrete`` where data is copied.  ``vector_width`` is the preferred one for float32, in values;
     ``image2d`` the largest image's width and height in pixels, (0, 0) without images; ``device_queues`` how many
     queues a kernel may enqueue to, ``device_queue_size`` the size of one and ``device_events`` the events in use at once.
+    ``power`` is what a person measured of it; no phone tells that itself.
     """
 
     name: str
@@ -74,6 +76,7 @@ class DeviceProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     device_queues: int = 0
     device_queue_size: int = 0
     device_events: int = 0
+    power: Power | None = None
 
     @property
     def soc(self) -> Soc:

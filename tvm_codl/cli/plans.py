@@ -1,0 +1,90 @@
+"""``tvm-codl plans``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tvm_codl.cli.options import (
+    FILE,
+    ShapeType,
+    json_option,
+    load,
+    model_options,
+    named_plan,
+    records_option,
+    tuning_records_option,
+)
+from tvm_codl.cli.output import print_json, talk
+
+
+@click.group()
+def command() -> None:
+    """Compare plans, and check those that were edited by hand."""
+
+
+@command.command("diff")
+@click.argument("first", metavar="A.json")
+@click.argument("second", metavar="B.json")
+@click.argument("source", metavar="[MODEL]", required=False)
+@click.option(
+    "--shape", type=ShapeType(), multiple=True, help="Shape of an input of MODEL that is dynamic in the file."
+)
+@records_option
+@tuning_records_option
+@json_option
+def diff(
+    first: str, second: str, source: str | None, shape: Any, records: Path | None, tuning_records: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Show operator by operator where two plans differ, with the times that they state.
+
+    With MODEL (an ONNX file or zoo:NAME) both are checked, and predicted anew by what was kept of A's phone; cpu-only and
+    gpu-only are plans too then.
+    """
+    from tvm_codl.plan.difference import difference, difference_text
+    from tvm_codl.plan.files import load_plan
+
+    prices = None
+    if source is None:
+        a, b = load_plan(first), load_plan(second)
+    else:
+        from tvm_codl.known import NotKept, recall
+        from tvm_codl.plan.prices import Prices
+        from tvm_codl.workflow import prepare
+
+        prepared = prepare(load(source, shape))
+        a, b = named_plan(first, prepared), named_plan(second, prepared)
+        try:
+            device = a.device or b.device
+            prices = Prices.of(recall(prepared, records, tuning_records, device, talk).problem, [a, b])
+        except NotKept as missing:
+            talk(f"times as the plans state them: {missing}")
+    found = difference(a, b, prices)
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(difference_text(found, (first, second)))
+
+
+@command.command("verify")
+@model_options
+@click.argument("plan", metavar="PLAN", type=FILE)
+@json_option
+def verify(source: str, shape: Any, plan: Path, as_json: bool) -> None:
+    """Check that PLAN is legal for MODEL (an ONNX file or zoo:NAME).
+
+    Exits with 1 for an illegal plan, and says which operator is wrong and what it may be.
+    """
+    from tvm_codl.workflow import prepare
+
+    prepared = prepare(load(source, shape))
+    found = named_plan(str(plan), prepared)
+    count = {on: sum(o.placement.on == on for o in found.operators) for on in ("cpu", "gpu", "split")}
+    if as_json:
+        print_json({"legal": True, "operators": len(found.operators), **count})
+        return
+    words = ", ".join(f"{number} {on}" for on, number in count.items() if number)
+    click.echo(f"{plan} is legal: {len(found.operators)} operators, {words}")
