@@ -30,6 +30,7 @@ _NAMES = {
     "DeviceProfile": "device.profile",
     "prepare": "workflow",
     "make_plan": "workflow",
+    "make_adaptive": "workflow",
     "tune": "tuning",
     "measure_network": "workflow",
     "compare": "bench",

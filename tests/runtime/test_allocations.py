@@ -10,6 +10,7 @@ from pathlib import Path
 
 import tvm
 
+from tests.runtime.adaptive_networks import exported
 from tests.runtime.partitions import convolutions
 from tvm_codl.build.library import build
 from tvm_codl.device import opencl as found
@@ -18,10 +19,9 @@ from tvm_codl.runtime import plugin
 HERE = Path(__file__).parent
 
 
-def test_a_run_allocates_nothing(opencl: None, tmp_path: Path) -> None:
-    split, _ = convolutions(extent=6, channels=4, row=3, channel=4)
-    library = build(split, tvm.target.Target("llvm"), tvm.target.Target("opencl")).export(tmp_path / "model.so")
-    counter = tmp_path / "counter.so"
+def counted(library: Path, folder: Path) -> dict[str, dict[str, int]]:
+    """What ``allocating`` prints of a library."""
+    counter = folder / "counter.so"
     source = str(HERE / "allocation_counter.cc")
     subprocess.run(["g++", "-std=c++17", "-O1", "-shared", "-fPIC", source, "-o", str(counter), "-ldl"], check=True)
     env = {
@@ -34,7 +34,14 @@ def test_a_run_allocates_nothing(opencl: None, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.runtime.allocating", str(library), str(counter)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    counts = json.loads(done.stdout.splitlines()[-1])
+    counts: dict[str, dict[str, int]] = json.loads(done.stdout.splitlines()[-1])
+    return counts
+
+
+def test_a_run_allocates_nothing(opencl: None, tmp_path: Path) -> None:
+    split, _ = convolutions(extent=6, channels=4, row=3, channel=4)
+    library = build(split, tvm.target.Target("llvm"), tvm.target.Target("opencl")).export(tmp_path / "model.so")
+    counts = counted(library, tmp_path)
     assert all(count["created"] > 0 for count in counts.values()), "the counter counts nothing at all"
     assert {sharing: count["runs"] for sharing, count in counts.items()} == {"svm": 0, "mapped": 0, "copied": 0}
     assert {sharing: count["longer timing"] for sharing, count in counts.items()} == {
@@ -42,3 +49,9 @@ def test_a_run_allocates_nothing(opencl: None, tmp_path: Path) -> None:
         "mapped": 0,
         "copied": 0,
     }
+
+
+def test_choosing_among_plans_allocates_nothing(opencl: None, tmp_path: Path) -> None:
+    counts = counted(exported(tmp_path / "adaptive.so"), tmp_path)
+    assert all(count["created"] > 0 for count in counts.values()), "the counter counts nothing at all"
+    assert {sharing: count["runs"] for sharing, count in counts.items()} == {"svm": 0, "mapped": 0, "copied": 0}

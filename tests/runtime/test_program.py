@@ -6,6 +6,7 @@ import copy
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 import tvm
 from hypothesis import given, settings
@@ -35,6 +36,8 @@ PROGRAM: dict[str, Any] = {
     "inputs": [{"name": "x", "view": VIEW}],
     "outputs": [{"name": "y", "view": OTHER}],
 }
+
+BLOCKS = [{"bytes": 16, "space": "cpu", "block": 7, "at": 0}, {"bytes": 16, "space": "gpu", "block": 7, "at": 16}]
 
 
 def parse(text: str) -> None:
@@ -81,10 +84,30 @@ def test_the_sound_program_is_taken() -> None:
         (changed("gpu", 3, "event", to=0), "nobody signals"),
         (changed("cpu", to=[PROGRAM["cpu"][2], PROGRAM["cpu"][1]]), "wait for each other"),
         (changed("gpu", to=[*PROGRAM["gpu"], {"do": "signal", "event": 1}]), "signalled twice"),
+        (changed("buffers", 0, "block", to=3), "no field at"),
+        (changed("buffers", 0, "block", to=-3), "out of range"),
+        (changed("buffers", to=[{**b, "block": 0, "at": 0} for b in PROGRAM["buffers"]]), "shares its memory"),
+        (changed("buffers", to=[*PROGRAM["buffers"], *BLOCKS]), "two spaces"),
     ],
 )
 def test_what_is_wrong_is_named(program: Any, words: str) -> None:
     refused(program, words)
+
+
+def test_weights_must_have_their_buffers_size() -> None:
+    program = {
+        **PROGRAM,
+        "buffers": [*PROGRAM["buffers"], {"bytes": 16, "space": "cpu"}],
+        "weights": [{"buffer": 2, "name": "w"}],
+        "gpu": [],
+        "cpu": [],
+    }
+    make = tvm.get_global_func("codl.create_library")
+    make(json.dumps(program), "{}", 1, "w", tvm.nd.array(np.ones(4, "float32")))["create"](0, "svm")
+    with pytest.raises(Exception, match="another size than its buffer"):
+        make(json.dumps(program), "{}", 1, "w", tvm.nd.array(np.ones(3, "float32")))["create"](0, "svm")
+    with pytest.raises(Exception, match="lacks the weight w"):
+        make(json.dumps(program), "{}", 0)["create"](0, "svm")
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -33,12 +33,15 @@ def runtime(name: str) -> str:
 def model(opencl: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     import tvm
 
+    from tests.runtime.adaptive_networks import exported
     from tests.runtime.partitions import convolutions
     from tvm_codl.build.library import build
 
     split, _ = convolutions(extent=6, channels=4, row=3, channel=4)
     built = build(split, tvm.target.Target("llvm"), tvm.target.Target("opencl"))
-    return built.export(tmp_path_factory.mktemp("sanitized") / "model.so")
+    path = built.export(tmp_path_factory.mktemp("sanitized") / "model.so")
+    exported(path.with_name("adaptive.so"))
+    return path
 
 
 def run(model: Path, sanitize: str, library: str, extra: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -53,7 +56,7 @@ def run(model: Path, sanitize: str, library: str, extra: dict[str, str]) -> subp
         "PYTHONPATH": str(ROOT),
         "TVM_NUM_THREADS": "1",
     }
-    command = [sys.executable, "-m", "tests.runtime.sanitized", str(model)]
+    command = [sys.executable, "-m", "tests.runtime.sanitized", str(model), str(model.with_name("adaptive.so"))]
     return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import tvm
 
 from tvm_codl.build import dataflow
+from tvm_codl.build.adaptive import joined, parted
 from tvm_codl.build.kernels import Kernels, compile_regions
 from tvm_codl.build.launches import Launch
-from tvm_codl.build.program import write
+from tvm_codl.build.program import FORMAT, stored_weights, write
 from tvm_codl.errors import UserError
 from tvm_codl.runtime import plugin
 
@@ -42,14 +44,28 @@ class RegionInfo(msgspec.Struct, frozen=True):
     operators: str
 
 
+class PlanInfo(msgspec.Struct, frozen=True):
+    """One of several plans: ``state`` is what of the phone it is for (calm, cpu busy, gpu throttled), ``plan`` its JSON."""
+
+    name: str
+    state: str
+    outputs: tuple[PortInfo, ...]
+    regions: tuple[RegionInfo, ...]
+    plan: Any = None
+
+
 class About(msgspec.Struct, frozen=True):
-    """What a library says of itself; ``plan`` is the plan's JSON, ``build`` names versions and targets."""
+    """What a library says of itself; ``plan`` is the plan's JSON, ``build`` names versions and targets.
+
+    A library that adapts itself names all its ``plans``; its own fields are then those of the first.
+    """
 
     inputs: tuple[PortInfo, ...]
     outputs: tuple[PortInfo, ...]
     regions: tuple[RegionInfo, ...]
     build: dict[str, str]
     plan: Any = None
+    plans: tuple[PlanInfo, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,6 +119,52 @@ def build_dataflow(
     keep_weights: bool = True,
 ) -> Library:
     """The library of a dataflow.  Without ``keep_weights`` its weights are zero: such a library is only timed."""
+    kernels = _compiled(flow, cpu, gpu)
+    about = About(
+        _inputs(flow),
+        _outputs(flow, output_names),
+        _regions(flow),
+        _makers(cpu, gpu),
+        plan,
+    )
+    program = write(flow, kernels)
+    weights = stored_weights(flow, kernels)
+    if not keep_weights:
+        program["weights"] = [{**w, "name": ""} for w in program["weights"]]
+        weights = {}
+    return Library(_root(program, about, weights, kernels), about, _launches(flow, kernels))
+
+
+def build_adaptive(
+    partitioned: Sequence[tuple[str, str, tvm.IRModule, Any]],
+    cpu: tvm.target.Target,
+    gpu: tvm.target.Target,
+    output_names: tuple[str, ...] = (),
+) -> Library:
+    """One library of several plans of one network: for each its name, its state, its partitioned module and its JSON.
+
+    The first is the first choice.  ``launches`` of the result are the first plan's.
+    """
+    flows = [dataflow.read(module) for _, _, module, _ in partitioned]
+    whole = joined(flows)
+    kernels = _compiled(whole, cpu, gpu)
+    parts = parted(flows, kernels)
+    plans = tuple(
+        PlanInfo(name, state, _outputs(flow, output_names), _regions(flow), plan)
+        for (name, state, _, plan), flow in zip(partitioned, flows, strict=True)
+    )
+    first = plans[0]
+    about = About(_inputs(flows[0]), first.outputs, first.regions, _makers(cpu, gpu), first.plan, plans)
+    entries = [
+        {"name": one.name, "state": one.state, "program": write(flow, part)}
+        for one, flow, part in zip(plans, flows, parts, strict=True)
+    ]
+    weights = {n: w for flow, part in zip(flows, parts, strict=True) for n, w in stored_weights(flow, part).items()}
+    program = {"format": FORMAT, "plans": entries}
+    return Library(_root(program, about, weights, kernels), about, _launches(flows[0], parts[0]))
+
+
+def _compiled(flow: dataflow.Dataflow, cpu: tvm.target.Target, gpu: tvm.target.Target) -> dict[str, Kernels]:
     plugin.load()
     kernels = {}
     for processor, target in (("cpu", cpu), ("gpu", gpu)):
@@ -110,24 +172,34 @@ def build_dataflow(
         built = compile_regions(flow, processor, host, f"codl_{processor}")
         if built is not None:
             kernels[processor] = built
-    about = About(
-        tuple(PortInfo(n, flow.roots[v.root].shape, flow.roots[v.root].dtype) for n, v in flow.inputs),
-        tuple(_output(flow, i, output_names) for i in range(len(flow.outputs))),
-        tuple(RegionInfo(r.name, r.processor, r.operators) for r in flow.regions),
-        {"tvm": tvm.__version__, "cpu": str(cpu), "gpu": str(gpu)},
-        plan,
-    )
-    program = write(flow, kernels)
-    weights = [(f"{p}:{name}", value) for p, k in kernels.items() for name, value in k.weights.items()]
-    if not keep_weights:
-        program["weights"] = [{**w, "name": ""} for w in program["weights"]]
-        weights = []
-    arguments = [x for name, value in weights for x in (name, tvm.nd.array(value))]
+    return kernels
+
+
+def _root(
+    program: dict[str, Any], about: About, weights: dict[str, np.ndarray], kernels: dict[str, Kernels]
+) -> tvm.runtime.Module:
+    arguments = [x for name, value in weights.items() for x in (name, tvm.nd.array(value))]
     create = tvm.get_global_func("codl.create_library")
     root = create(json.dumps(program), msgspec.json.encode(about).decode(), len(weights), *arguments)
     for built in kernels.values():
         root.import_module(built.library)
-    return Library(root, about, _launches(flow, kernels))
+    return root
+
+
+def _inputs(flow: dataflow.Dataflow) -> tuple[PortInfo, ...]:
+    return tuple(PortInfo(n, flow.roots[v.root].shape, flow.roots[v.root].dtype) for n, v in flow.inputs)
+
+
+def _outputs(flow: dataflow.Dataflow, names: tuple[str, ...]) -> tuple[PortInfo, ...]:
+    return tuple(_output(flow, i, names) for i in range(len(flow.outputs)))
+
+
+def _regions(flow: dataflow.Dataflow) -> tuple[RegionInfo, ...]:
+    return tuple(RegionInfo(r.name, r.processor, r.operators) for r in flow.regions)
+
+
+def _makers(cpu: tvm.target.Target, gpu: tvm.target.Target) -> dict[str, str]:
+    return {"tvm": tvm.__version__, "cpu": str(cpu), "gpu": str(gpu)}
 
 
 def _launches(flow: dataflow.Dataflow, kernels: dict[str, Kernels]) -> tuple[tuple[Launch, ...], ...]:

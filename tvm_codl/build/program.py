@@ -1,22 +1,44 @@
-"""The co-executor's program: two in-order lists over the buffers, with waits only where data crosses."""
+"""The co-executor's program: two in-order lists over the buffers, with waits only where data crosses.
+
+Buffers with one ``block`` lie in one piece of memory, from byte ``at`` on, and overlap where they are never needed at the
+same time (:mod:`.lifetimes`).
+"""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import tvm
 
+from tvm_codl.build import lifetimes
 from tvm_codl.build.dataflow import Dataflow, Value
 from tvm_codl.build.kernels import CompiledRegion, Kernels, Operand, memory_shape
 
 FORMAT = 1
+#: Of a buffer's place, in bytes.  No device known to us wants more of a sub-buffer (Adreno, Mali: 128; NVIDIA: 512).
+ALIGNMENT = 1024
+HOST_ALIGNMENT = 64  # kCpuAlignment of the co-executor, whose blocks are multiples of it
 JsonObject = dict[str, Any]
 
 
 def _bytes(shape: tuple[int, ...], dtype: str) -> int:
     return int(np.prod(shape, dtype=np.int64)) * max(1, (tvm.DataType(dtype).bits + 7) // 8)
+
+
+def _stored_name(flow: Dataflow, processor: str, name: str, value: np.ndarray) -> str:
+    """Equal weights have one name, in all plans of a library; those of regions that are timed one by one keep theirs."""
+    if flow.timed_alone:
+        return f"{processor}:{name}"
+    return hashlib.blake2b(np.ascontiguousarray(value).view(np.uint8).data, digest_size=16).hexdigest()
+
+
+def stored_weights(flow: Dataflow, kernels: dict[str, Kernels]) -> dict[str, np.ndarray]:
+    """The weights by the names that :func:`write` gives them."""
+    return {_stored_name(flow, p, n, value): value for p, k in kernels.items() for n, value in k.weights.items()}
 
 
 @dataclass
@@ -35,24 +57,48 @@ class _Writer:
         self.buffers: list[JsonObject] = []
         self.lists: dict[str, list[JsonObject]] = {"cpu": [], "gpu": []}
         self.events = 0
-        self.root_buffer = [self.buffer(_bytes(r.shape, r.dtype), self.space(i)) for i, r in enumerate(flow.roots)]
+        self.root_buffer: dict[int, int] = {}  # a piece of a joined tensor is part of that one's buffer, and has none
         self.weights: list[JsonObject] = []
         self.weight_buffer: dict[tuple[str, str], int] = {}
+        self.make_weights()
+        self.scratch: dict[tuple[int, int], int] = {}  # by region and slot
         for processor, built in kernels.items():
-            for name, value in built.weights.items():
-                index = self.buffer(max(1, value.nbytes), processor)
-                self.weight_buffer[processor, name] = index
-                self.weights.append({"buffer": index, "name": f"{processor}:{name}"})
-        self.scratch = {p: self.shared_scratch(k.regions, p) for p, k in kernels.items()}
+            self.make_scratch(built.regions, processor)
 
     def buffer(self, size: int, space: str) -> int:
         self.buffers.append({"bytes": size, "space": space})
         return len(self.buffers) - 1
 
-    def shared_scratch(self, regions: list[CompiledRegion], processor: str) -> list[int]:
-        slots = max((len(r.scratch) for r in regions), default=0)
-        sizes = [max((r.scratch[k] for r in regions if k < len(r.scratch)), default=1) for k in range(slots)]
-        return [self.buffer(size, processor) for size in sizes]
+    def make_weights(self) -> None:
+        """A buffer for each weight.  Equal ones have one, which both processors read if both have it: a cut along the
+        height leaves the weights whole.  The copies keep no name, and need not be stored."""
+        held: dict[str, int] = {}
+        for processor, built in self.kernels.items():
+            for name, value in built.weights.items():
+                stored = _stored_name(self.flow, processor, name, value)
+                if stored not in held:
+                    held[stored] = self.buffer(max(1, value.nbytes), processor)
+                    self.weights.append({"buffer": held[stored], "name": stored})
+                elif self.buffers[held[stored]]["space"] != processor:
+                    self.buffers[held[stored]]["space"] = "shared"
+                self.weight_buffer[processor, name] = held[stored]
+
+    def make_scratch(self, regions: list[CompiledRegion], processor: str) -> None:
+        """A buffer for every slot of every region; of regions that are timed one by one, for all regions' slots."""
+        shared: list[int] = []
+        if self.flow.timed_alone:
+            slots = max((len(r.scratch) for r in regions), default=0)
+            sizes = [max((r.scratch[k] for r in regions if k < len(r.scratch)), default=1) for k in range(slots)]
+            shared = [self.buffer(size, processor) for size in sizes]
+        for region in regions:
+            for slot, size in enumerate(region.scratch):
+                self.scratch[region.region, slot] = shared[slot] if shared else self.buffer(size, processor)
+
+    def buffer_of(self, root: int) -> int:
+        if root not in self.root_buffer:
+            tensor = self.flow.roots[root]
+            self.root_buffer[root] = self.buffer(_bytes(tensor.shape, tensor.dtype), self.space(root))
+        return self.root_buffer[root]
 
     def space(self, root: int) -> str:
         """Inputs and outputs are the CPU's; a tensor that a GPU region touches is shared, so that it has no copy."""
@@ -71,7 +117,7 @@ class _Writer:
         if part.axis >= 0:
             offset = _bytes(whole, root.dtype) // root.shape[part.axis] * part.lo
         held = shape if shape is not None else memory_shape(root, part)
-        return self.view(self.root_buffer[part.root], offset, held, root.dtype)
+        return self.view(self.buffer_of(part.root), offset, held, root.dtype)
 
     @staticmethod
     def view(buffer: int, offset: int, shape: tuple[int, ...], dtype: str) -> JsonObject:
@@ -84,7 +130,7 @@ class _Writer:
             return self.part_view(self.flow.regions[region].outputs[o.index], o.shape)
         if o.kind == "weight":
             return self.view(self.weight_buffer[processor, o.name], 0, o.shape, o.dtype)
-        return self.view(self.scratch[processor][o.index], 0, o.shape, o.dtype)
+        return self.view(self.scratch[region, o.index], 0, o.shape, o.dtype)
 
     def calls(self, compiled: CompiledRegion, processor: str) -> list[JsonObject]:
         steps: list[JsonObject] = []
@@ -96,6 +142,26 @@ class _Writer:
             else:
                 steps.append({"do": "copy", "from": args[0], "to": args[1], **at})
         return steps
+
+    def share_memory(self, ports: list[JsonObject]) -> None:
+        """Gives the tensors of each space places in one block; ports keep their own memory, as do weights: the next run
+        may take the same input again."""
+        kept = {view["buffer"] for view in ports} | {weight["buffer"] for weight in self.weights}
+        steps = ([_touching(s) for s in self.lists["cpu"]], [_touching(s) for s in self.lists["gpu"]])
+        order = lifetimes.Order(steps)
+        for block, space in enumerate(("cpu", "gpu", "shared")):
+            own = {i: b["bytes"] for i, b in enumerate(self.buffers) if b["space"] == space and i not in kept}
+            for index, at in lifetimes.places(order, own, ALIGNMENT).items():
+                self.buffers[index] |= {"block": block, "at": at}
+
+
+def _touching(step: JsonObject) -> lifetimes.Step:
+    if step["do"] == "wait":
+        return lifetimes.Step(waits=step["event"])
+    if step["do"] == "signal":
+        return lifetimes.Step(signals=step["event"])
+    views = step["args"] if step["do"] == "call" else [step[key] for key in ("from", "to", "view") if key in step]
+    return lifetimes.Step(tuple(view["buffer"] for view in views))
 
 
 def _overlap(a: Value, b: Value, extent: int) -> tuple[int, int] | None:
@@ -185,6 +251,12 @@ def write(flow: Dataflow, kernels: dict[str, Kernels]) -> JsonObject:
                     shown.add(key)
         if i in signal_of:
             steps.append({"do": "signal", "event": signal_of[i]})
+    inputs: list[JsonObject] = [{"name": n, "view": writer.part_view(v)} for n, v in flow.inputs]
+    outputs: list[JsonObject] = [
+        {"name": f"output{i}", "view": writer.part_view(a.part)} for i, a in enumerate(flow.outputs)
+    ]
+    if not flow.timed_alone:
+        writer.share_memory([port["view"] for port in [*inputs, *outputs]])
     return {
         "format": FORMAT,
         "buffers": writer.buffers,
@@ -193,6 +265,31 @@ def write(flow: Dataflow, kernels: dict[str, Kernels]) -> JsonObject:
         "events": len(signal_of),
         "cpu": writer.lists["cpu"],
         "gpu": writer.lists["gpu"],
-        "inputs": [{"name": n, "view": writer.part_view(v)} for n, v in flow.inputs],
-        "outputs": [{"name": f"output{i}", "view": writer.part_view(a.part)} for i, a in enumerate(flow.outputs)],
+        "inputs": inputs,
+        "outputs": outputs,
     }
+
+
+class MemoryBytes(msgspec.Struct, frozen=True):
+    """Bytes that a library takes to run: its ``weights``; its ``tensors``, those inside of regions among them; and the
+    ``scratch`` that kernels ask for beside these, which only a device can say.  0 before a library is loaded there."""
+
+    weights: int
+    tensors: int
+    scratch: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.tensors + self.scratch
+
+
+def memory_bytes(program: JsonObject) -> MemoryBytes:
+    """What a program takes where both processors share one memory; where they have two, or map it, it is more."""
+    weights = {weight["buffer"] for weight in program["weights"]}
+    blocks: dict[int, int] = {}
+    for index, buffer in enumerate(program["buffers"]):
+        if index not in weights:
+            block = buffer.get("block", -1 - index)
+            blocks[block] = max(blocks.get(block, 0), buffer.get("at", 0) + buffer["bytes"])
+    rounded = sum(-(-size // HOST_ALIGNMENT) * HOST_ALIGNMENT for size in blocks.values())
+    return MemoryBytes(sum(program["buffers"][index]["bytes"] for index in weights), rounded)

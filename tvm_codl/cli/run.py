@@ -60,6 +60,7 @@ def command(
         values = given_inputs if given_inputs is not None else _fill(ports, fill_mode)
         results = dict(zip((port.name for port in module.outputs), module.run(values), strict=True))
         times = Statistics.of(module.benchmark(number, repeat)) if repeat else None
+        plans = _plans(module) if module.about.plans else None
         if timeline is not None:
             write_timeline(timeline, module.timeline(), source)
     if outputs is not None:
@@ -67,12 +68,38 @@ def command(
         talk(f"outputs: {outputs}")
     summary = [_summary(name, value) for name, value in results.items()]
     if as_json:
-        print_json({"outputs": summary, "ms": times})
+        print_json({"outputs": summary, "ms": times, **({"adaptation": plans} if plans else {})})
         return
     for line in summary:
         click.echo("{name}: {dtype}{shape}, min {min:.6g}, mean {mean:.6g}, max {max:.6g}".format(**line))
     if times is not None:
         click.echo(f"median {times.median:.3f} ms, p10 {times.p10:.3f}, p90 {times.p90:.3f}, n {times.n}")
+    if plans is not None:
+        click.echo(f"plan {plans['plan']!r} of {', '.join(plans['plans'])}; {len(plans['switches'])} switches")
+        for one in plans["switches"]:
+            click.echo("  after {run} runs {from} -> {to}: {reason} ({from_ms:.2f} -> {to_ms:.2f} ms)".format(**one))
+
+
+def _plans(module: Any) -> dict[str, Any]:
+    """Which of a library's plans runs, and every change of it."""
+    seen = module.adaptation
+    return {
+        "plan": module.plan_name(seen.plan),
+        "plans": [one.name for one in module.about.plans],
+        "runs": seen.runs,
+        "trials": seen.trials,
+        "switches": [
+            {
+                "run": one.run,
+                "from": module.plan_name(one.left),
+                "to": module.plan_name(one.taken),
+                "reason": one.reason,
+                "from_ms": one.from_ms,
+                "to_ms": one.to_ms,
+            }
+            for one in seen.switches
+        ],
+    }
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:

@@ -13,11 +13,14 @@ Interval = tuple[float, float]
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One kernel, wait or share; microseconds on one clock.  ``region`` is the function that it belongs to."""
+    """One kernel, wait, share, or switch of plans; microseconds on one clock.  ``region`` is the function that it belongs to.
+
+    A switch stands at the start of the run and has no length; it happened before.
+    """
 
     name: str
     processor: Literal["cpu", "gpu"]
-    kind: Literal["kernel", "wait", "share"]
+    kind: Literal["kernel", "wait", "share", "switch"]
     start_us: float
     end_us: float
     region: str = ""

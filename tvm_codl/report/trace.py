@@ -21,6 +21,7 @@ _TRACKS = {
     ("gpu", True): (4, "GPU kernels"),
     ("gpu", False): (5, "GPU waits and shares"),
 }
+_SWITCHES = (6, "switches of plans")
 
 
 def trace_bytes(events: Sequence[Event], title: str = "tvm_codl") -> bytes:
@@ -34,6 +35,11 @@ def trace_bytes(events: Sequence[Event], title: str = "tvm_codl") -> bytes:
     for rank, (uuid, name) in enumerate(_TRACKS.values()):
         track = trace.add_packet().track_descriptor
         track.uuid, track.parent_uuid, track.name, track.sibling_order_rank = uuid, _PROCESS, name, rank
+    switches = [event for event in events if event.kind == "switch"]
+    if switches:
+        track = trace.add_packet().track_descriptor
+        track.uuid, track.name = _SWITCHES
+        track.parent_uuid, track.sibling_order_rank = _PROCESS, len(_TRACKS)
     origin = min((event.start_us for event in events), default=0.0)
     first = True
     for at_ns, _, event, begins in sorted(_edges(events, origin), key=lambda edge: edge[:2]):
@@ -45,17 +51,22 @@ def trace_bytes(events: Sequence[Event], title: str = "tvm_codl") -> bytes:
             packet.sequence_flags = TracePacket.SequenceFlags.SEQ_INCREMENTAL_STATE_CLEARED
             packet.first_packet_on_sequence = True
             first = False
-        packet.track_event.track_uuid = _TRACKS[event.processor, event.kind == "kernel"][0]
+        packet.track_event.track_uuid = _track(event)
         if not begins:
             packet.track_event.type = TrackEvent.TYPE_SLICE_END
             continue
-        packet.track_event.type = TrackEvent.TYPE_SLICE_BEGIN
+        instant = event.kind == "switch"
+        packet.track_event.type = TrackEvent.TYPE_INSTANT if instant else TrackEvent.TYPE_SLICE_BEGIN
         packet.track_event.name = event.name
         packet.track_event.categories.append(event.kind)
         if event.region:
             note = packet.track_event.debug_annotations.add()
             note.name, note.string_value = "region", event.region
     return bytes(trace.serialize())
+
+
+def _track(event: Event) -> int:
+    return _SWITCHES[0] if event.kind == "switch" else _TRACKS[event.processor, event.kind == "kernel"][0]
 
 
 def _edges(events: Sequence[Event], origin: float) -> list[tuple[int, tuple[int, int, int], Event, bool]]:
@@ -65,6 +76,8 @@ def _edges(events: Sequence[Event], origin: float) -> list[tuple[int, tuple[int,
         start = round((event.start_us - origin) * 1000)
         end = max(round((event.end_us - origin) * 1000), start + 1)
         edges.append((start, (1, -end, index), event, True))
+        if event.kind == "switch":
+            continue
         edges.append((end, (0, -start, -index), event, False))
     return edges
 

@@ -11,7 +11,32 @@ import numpy as np
 import tvm
 
 from tvm_codl.build.library import About, PortInfo
+from tvm_codl.build.program import MemoryBytes
 from tvm_codl.errors import DeviceError, UserError
+from tvm_codl.plan.settings import DEFAULT, Settings
+
+
+class Switch(msgspec.Struct, frozen=True, rename={"left": "from", "taken": "to"}):
+    """A change of plan after ``run`` runs: the numbers of the plan that was left and of the one that was taken, why, and
+    what each took, in ms."""
+
+    run: int
+    left: int
+    taken: int
+    reason: str
+    from_ms: float
+    to_ms: float
+
+
+class Adaptation(msgspec.Struct, frozen=True):
+    """``plan`` is the number of the next run's plan, ``trials`` how often others were tried, ``calm_ms`` the time of the
+    first one when the phone is calm (0 before it is known), ``switches`` the last 64 changes."""
+
+    plan: int
+    runs: int
+    trials: int
+    calm_ms: float
+    switches: tuple[Switch, ...] = ()
 
 
 class CoModule:
@@ -25,6 +50,7 @@ class CoModule:
     def __init__(self, module: tvm.runtime.Module, cpu: Any, device_id: int = 0, sharing: str = "auto") -> None:
         try:
             self.about = msgspec.json.decode(module["about"](), type=About)
+            settings = settings_of(self.about)
         except (AttributeError, tvm.error.TVMError, msgspec.DecodeError) as error:
             raise UserError(
                 "this library was not built by tvm_codl, or by another version of it",
@@ -36,6 +62,30 @@ class CoModule:
         except tvm.error.TVMError as error:
             raise DeviceError("the device cannot run this library", _last_line(error), "tvm-codl doctor") from error
         self._library, self._cpu = module, cpu
+        self.settings = DEFAULT
+        self.apply(settings)
+
+    def apply(self, settings: Settings) -> None:
+        """From the next run on the co-executor does what ``settings`` say of queue and CPU; a plan's own are applied at
+        the start.  The GPU's type and memory are the library's and stay.
+
+        Raises :class:`DeviceError` for cores that the device has not, and for more threads than its server allows.
+        """
+        if settings == self.settings:
+            return
+        try:
+            self._executor["choose_cpu"](settings.cpu_threads, *settings.cpu_cores)
+            self._executor["flush_every"](settings.flush_every)
+        except tvm.error.TVMError as error:
+            raise DeviceError(
+                f"the device cannot run with {settings.words()}", _last_line(error), "tvm-codl plan MODEL"
+            ) from error
+        self.settings = settings
+
+    @property
+    def cpu_cores(self) -> list[list[int]]:
+        """The cores on which the thread that runs may be during a run, and those of each of the threads that help it."""
+        return list(json.loads(self._executor["cpu_cores"]()))
 
     @property
     def inputs(self) -> tuple[PortInfo, ...]:
@@ -67,7 +117,7 @@ class CoModule:
     def get_outputs(self) -> list[np.ndarray]:
         """The last run's outputs, in the model's order and layout."""
         results = []
-        for index, port in enumerate(self.outputs):
+        for index, port in enumerate(self._ran_outputs()):
             order = port.order or tuple(range(len(port.shape)))
             stored = tvm.nd.empty(tuple(port.shape[a] for a in order), port.dtype, device=self._cpu)
             self._executor["get_output"](index, stored)
@@ -77,6 +127,10 @@ class CoModule:
                 value = np.take(value, np.arange(lo, hi), axis=axis)
             results.append(np.ascontiguousarray(value))
         return results
+
+    def _ran_outputs(self) -> tuple[PortInfo, ...]:
+        """Plans may lay an output out in different orders of its axes."""
+        return self.about.plans[int(self._executor["ran"]())].outputs if self.about.plans else self.outputs
 
     def run(self, inputs: Mapping[str, np.ndarray] | None = None) -> list[np.ndarray]:
         """One run.  Without ``inputs`` the last ones are taken again."""
@@ -125,13 +179,44 @@ class CoModule:
         return list(json.loads(self._executor["timeline"]()))
 
     @property
+    def adaptation(self) -> Adaptation:
+        """What the choice among the library's plans has seen and done since the start."""
+        return msgspec.json.decode(self._executor["adaptation"](), type=Adaptation)
+
+    def plan_name(self, number: int) -> str:
+        """The name of one of the library's plans; a library of one plan has none."""
+        return self.about.plans[number].name if self.about.plans else ""
+
+    def fix_plan(self, number: int | None) -> None:
+        """From the next run on only that plan runs; None: the choice begins anew.
+
+        Raises :class:`UserError` for a plan that the library does not have.
+        """
+        plans = len(self.about.plans) or 1
+        if number is not None and not 0 <= number < plans:
+            raise UserError(f"the library has no plan {number}", f"it has {plans}, counted from 0")
+        adapt = -1
+        self._executor["fix_plan"](adapt if number is None else number)
+
+    @property
     def copied_bytes(self) -> int:
         """Bytes copied inside the last run, without the network's input and output."""
         return int(self._executor["copied_bytes"]())
 
     @property
+    def memory_bytes(self) -> MemoryBytes:
+        """What the device holds for this library, all its plans together."""
+        return msgspec.json.decode(self._executor["memory_bytes"](), type=MemoryBytes)
+
+    @property
     def sharing(self) -> str:
         return str(self._executor["sharing"]())
+
+
+def settings_of(about: About) -> Settings:
+    """The settings of a library's plan.  Raises :class:`msgspec.ValidationError` where it holds some of another version."""
+    plan = about.plan if isinstance(about.plan, dict) else {}
+    return msgspec.convert(plan.get("settings", {}), Settings)
 
 
 def _last_line(error: BaseException) -> str:

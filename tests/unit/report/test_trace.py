@@ -68,3 +68,18 @@ def test_no_events_make_an_empty_trace() -> None:
     trace = Trace()
     trace.ParseFromString(trace_bytes([]))
     assert slices(trace) == []
+
+
+def test_a_switch_of_plans_is_an_instant_on_a_track_of_its_own() -> None:
+    trace = Trace()
+    trace.ParseFromString(trace_bytes([*EVENTS, Event("calm -> busy: why", "cpu", "switch", 100.0, 100.0)]))
+    names = {p.track_descriptor.uuid: p.track_descriptor.name for p in trace.packet if p.HasField("track_descriptor")}
+    instants = [
+        (names[p.track_event.track_uuid], p.track_event.name, p.timestamp)
+        for p in trace.packet
+        if p.HasField("track_event") and p.track_event.type == TrackEvent.TYPE_INSTANT
+    ]
+    assert instants == [("switches of plans", "calm -> busy: why", 0)]
+    assert (
+        sum(p.track_event.type == TrackEvent.TYPE_SLICE_BEGIN for p in trace.packet if p.HasField("track_event")) == 5
+    )

@@ -64,8 +64,8 @@ Kind KindOf(Do what) {
 
 }  // namespace
 
-Executor::Executor(std::shared_ptr<const Program> program, const Weights& weights, std::vector<Module> libraries,
-                   int device_id, const std::string& sharing)
+Executor::Executor(std::shared_ptr<const Program> program, std::shared_ptr<WeightStore> weights,
+                   std::vector<Module> libraries, int device_id, const std::string& sharing)
     : program_(std::move(program)), libraries_(std::move(libraries)) {
   OpenCLDevice device;
   Sharing chosen = Sharing::kSvm;
@@ -73,18 +73,8 @@ Executor::Executor(std::shared_ptr<const Program> program, const Weights& weight
     device = FindDevice(device_id);
     chosen = ChooseSharing(device, sharing);
   }
-  memory_ = std::make_unique<Memory>(*program_, device, chosen);
+  memory_ = std::make_unique<Memory>(*program_, device, chosen, std::move(weights));
   if (device.context != nullptr) gpu_ = std::make_unique<GpuList>(*program_, libraries_, device, memory_.get());
-  for (const Weight& weight : program_->weights) {
-    if (weight.name.empty()) continue;  // a library that is only timed: its weights are zero
-    auto it = std::find_if(weights.begin(), weights.end(), [&](const auto& w) { return w.first == weight.name; });
-    if (it == weights.end()) throw std::runtime_error("the library lacks the weight " + weight.name);
-    const auto bytes = static_cast<int64_t>(tvm::runtime::GetDataSize(*it->second.operator->()));
-    if (bytes > program_->buffers[static_cast<size_t>(weight.buffer)].bytes) {
-      throw std::runtime_error("the weight " + weight.name + " is larger than its buffer");
-    }
-    memory_->Upload(gpu_ ? gpu_->queue() : nullptr, weight.buffer, it->second->data, static_cast<size_t>(bytes));
-  }
   if (gpu_) memory_->EndRun(gpu_->queue());
   for (const Step& step : program_->cpu) {
     std::unique_ptr<PreparedCall> call;
@@ -118,6 +108,15 @@ void Executor::GetOutput(int index, DLTensor* data) const {
               static_cast<size_t>(port.view.bytes));
 }
 
+void Executor::TakeInputs(const Executor& other) {
+  std::scoped_lock lock(running_, other.running_);
+  for (size_t i = 0; i < program_->inputs.size(); ++i) {
+    const View& to = program_->inputs[i].view;
+    std::memcpy(memory_->Host(to), other.memory_->Host(other.program_->inputs.at(i).view),
+                static_cast<size_t>(to.bytes));
+  }
+}
+
 void Executor::RunCpuStep(size_t index) {
   const Step& step = program_->cpu[index];
   switch (step.what) {
@@ -127,9 +126,12 @@ void Executor::RunCpuStep(size_t index) {
     case Do::kCopy:
       std::memcpy(memory_->Host(step.args[1]), memory_->Host(step.args[0]), static_cast<size_t>(step.args[0].bytes));
       return;
-    case Do::kWait:
+    case Do::kWait: {
+      const int64_t start = HostNow();
       gpu_->Wait(step.event, spin_us);
+      waited_ns_ += HostNow() - start;
       return;
+    }
     case Do::kSignal:
       if (gpu_) gpu_->Signal(step.event);
       return;
@@ -150,6 +152,7 @@ void Executor::Feed(size_t until, std::vector<Span>* spans) {
 
 void Executor::RunOnce(std::vector<Span>* spans) {
   const auto& steps = program_->cpu;
+  waited_ns_ = 0;
   try {
     if (gpu_) gpu_->Begin(spans != nullptr);
     for (size_t i = 0; i < steps.size(); ++i) {
@@ -171,6 +174,7 @@ void Executor::RunOnce(std::vector<Span>* spans) {
       Feed(program_->feed_until[steps.size()], spans);
       const int64_t start = HostNow();
       gpu_->Finish(spin_us);
+      waited_ns_ += HostNow() - start;
       if (spans != nullptr && !steps.empty()) {
         Span span;
         span.start = start;
@@ -187,13 +191,31 @@ void Executor::RunOnce(std::vector<Span>* spans) {
   copied_bytes_ = cpu_copied_ + (gpu_ ? gpu_->copied_bytes() : 0);
 }
 
+void Executor::ChooseCpu(int threads, const std::vector<int>& cores) {
+  std::lock_guard<std::mutex> lock(running_);
+  cpu_threads_.Choose(threads, cores);
+}
+
+void Executor::FlushEvery(int commands) {
+  std::lock_guard<std::mutex> lock(running_);
+  if (commands < 0) throw std::runtime_error("the flush period must not be negative");
+  if (gpu_) gpu_->flush_every = static_cast<size_t>(commands);
+}
+
+std::string Executor::CpuCores() {
+  std::lock_guard<std::mutex> lock(running_);
+  return cpu_threads_.Describe();
+}
+
 void Executor::Run() {
   std::lock_guard<std::mutex> lock(running_);
+  const CpuThreads::Scope as_chosen(cpu_threads_);
   RunOnce(nullptr);
 }
 
 std::vector<double> Executor::Benchmark(int number, int repeat) {
   std::lock_guard<std::mutex> lock(running_);
+  const CpuThreads::Scope as_chosen(cpu_threads_);
   std::vector<double> samples;
   for (int r = 0; r < repeat; ++r) {
     const int64_t start = HostNow();
@@ -205,6 +227,7 @@ std::vector<double> Executor::Benchmark(int number, int repeat) {
 
 std::vector<Span> Executor::Timeline() {
   std::lock_guard<std::mutex> lock(running_);
+  const CpuThreads::Scope as_chosen(cpu_threads_);
   std::vector<Span> spans;
   spans.reserve(2 * program_->cpu.size() + 4 * program_->gpu.size() + 8);
   RunOnce(&spans);

@@ -8,29 +8,33 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cpu_list.h"
+#include "cpu_threads.h"
 #include "gpu_list.h"
 #include "memory.h"
 #include "program.h"
 #include "timeline.h"
+#include "weights.h"
 
 namespace tvm_codl {
 
-using Weights = std::vector<std::pair<std::string, tvm::runtime::NDArray>>;
+class Executor;
+using Executors = std::vector<std::unique_ptr<Executor>>;
 
 class Executor {
  public:
   // `sharing` as in ChooseSharing.  The libraries hold the program's functions.
   // Throws std::runtime_error for a weight or function that is missing, or a device that is not there.
-  Executor(std::shared_ptr<const Program> program, const Weights& weights, std::vector<tvm::runtime::Module> libraries,
-           int device_id, const std::string& sharing);
+  Executor(std::shared_ptr<const Program> program, std::shared_ptr<WeightStore> weights,
+           std::vector<tvm::runtime::Module> libraries, int device_id, const std::string& sharing);
 
   // `data` is a compact tensor of the port's shape and type; throws std::runtime_error where it is not.
   void SetInput(int index, const DLTensor& data);
   void GetOutput(int index, DLTensor* data) const;
+  // The inputs of another plan of the same network, as they were last set.
+  void TakeInputs(const Executor& other);
   void Run();
 
   // `repeat` samples of the mean of `number` runs, in milliseconds.
@@ -46,7 +50,23 @@ class Executor {
   // One run in which everything is timed.
   std::vector<Span> Timeline();
 
+  // How runs use the CPU (CpuThreads::Choose), and how often the GPU's queue is flushed (GpuList::flush_every).
+  void ChooseCpu(int threads, const std::vector<int>& cores);
+  void FlushEvery(int commands);
+  // CpuThreads::Describe.
+  std::string CpuCores();
+
+  // How long the CPU waited for the GPU in the last run, in ns.
+  int64_t waited_ns() const { return waited_ns_; }
   int64_t copied_bytes() const { return copied_bytes_; }
+  // Bytes that are held on this device: all the library's weights, which its executors share; this one's tensors; and
+  // what its kernels and copies ask for beside these.
+  struct HeldBytes {
+    int64_t weights, tensors, scratch;
+  };
+  HeldBytes held_bytes() const {
+    return {memory_->WeightBytes(), memory_->TensorBytes(), memory_->ScratchBytes() + cpu_copied_};
+  }
   Sharing sharing() const { return memory_->sharing(); }
   const Program& program() const { return *program_; }
   int spin_us = 200;
@@ -70,10 +90,12 @@ class Executor {
   std::vector<std::unique_ptr<PreparedCall>> calls_;  // by CPU step; null for steps that are no calls
   std::vector<std::vector<size_t>> steps_of_;         // by region: its calls and copies in its processor's list
   std::unique_ptr<GpuList> gpu_;
+  CpuThreads cpu_threads_;
+  int64_t waited_ns_ = 0;
   int64_t cpu_copied_ = 0;
   int64_t copied_bytes_ = 0;
   std::vector<uint8_t> cold_;  // larger than any cache of a phone
-  std::mutex running_;
+  mutable std::mutex running_;
 };
 
 }  // namespace tvm_codl

@@ -49,86 +49,143 @@ Sharing ChooseSharing(const OpenCLDevice& device, const std::string& wanted) {
   return svm ? Sharing::kSvm : Sharing::kMapped;
 }
 
-Memory::Memory(const Program& program, OpenCLDevice device, Sharing sharing)
-    : program_(program), device_(device), sharing_(sharing) {
-  const size_t n = program.buffers.size();
-  host_.resize(n);
-  address_.resize(n, nullptr);
-  svm_.resize(n, nullptr);
-  mems_.resize(n);
+Memory::Memory(const Program& program, OpenCLDevice device, Sharing sharing, std::shared_ptr<WeightStore> weights)
+    : program_(program), device_(device), sharing_(sharing), weights_(std::move(weights)) {
   if (device_.context != nullptr) {
     const auto bits = Info<cl_uint>(device_.device, CL_DEVICE_MEM_BASE_ADDR_ALIGN);
     sub_buffer_alignment_ = std::max<int64_t>(bits / 8, 1);
   }
-  for (size_t i = 0; i < n; ++i) {
-    const Buffer& buffer = program.buffers[i];
-    const size_t bytes = RoundUp(buffer.bytes);
-    const bool alone = device_.context == nullptr;
-    if (buffer.space == Space::kCpu || (alone && buffer.space == Space::kShared) ||
-        (buffer.space == Space::kShared && sharing_ == Sharing::kCopied)) {
-      auto* memory = static_cast<uint8_t*>(std::aligned_alloc(kCpuAlignment, bytes));
-      if (memory == nullptr)
-        throw std::runtime_error("out of memory for a buffer of " + std::to_string(bytes) + " bytes");
-      std::memset(memory, 0, bytes);
-      host_[i].reset(memory);
-      address_[i] = memory;
+  Place();
+  std::vector<Space> spaces(blocks_.size(), Space::kCpu);
+  for (size_t i = 0; i < program_.buffers.size(); ++i) spaces[block_of_[i]] = program_.buffers[i].space;
+  for (const Weight& weight : program_.weights) PlaceWeight(weight);
+  try {
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      if (!blocks_[i].weight) Allocate(spaces[i], &blocks_[i]);
     }
-    if (alone || buffer.space == Space::kCpu) continue;
-    if (buffer.space == Space::kShared && sharing_ == Sharing::kSvm) {
-      svm_[i] = clSVMAlloc(device_.context, CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER, bytes, 128);
-      if (svm_[i] == nullptr) throw std::runtime_error("no shared memory for " + std::to_string(bytes) + " bytes");
-      std::memset(svm_[i], 0, bytes);
-      address_[i] = static_cast<uint8_t*>(svm_[i]);
-      continue;
-    }
-    cl_mem_flags flags = CL_MEM_READ_WRITE;
-    if (buffer.space == Space::kShared && sharing_ == Sharing::kMapped) flags |= CL_MEM_ALLOC_HOST_PTR;
-    cl_int status = CL_SUCCESS;
-    mems_[i].reset(clCreateBuffer(device_.context, flags, bytes, nullptr, &status));
-    Check(status, "clCreateBuffer");
+  } catch (...) {
+    Release();
+    throw;
   }
 }
 
-Memory::~Memory() {
-  mapped_for_cpu_write_.clear();
-  for (void* memory : svm_) {
-    if (memory != nullptr) clSVMFree(device_.context, memory);
+Memory::~Memory() { Release(); }
+
+void Memory::Release() noexcept {
+  for (Block& block : blocks_) {
+    if (block.owned_svm != nullptr) clSVMFree(device_.context, block.owned_svm);
+    block.owned_svm = nullptr;
   }
+}
+
+// Which block each buffer lies in, and how large the blocks are.
+void Memory::Place() {
+  // A range that the CPU has mapped must not be the GPU's for another tensor.  To map every tensor's parts anew when
+  // its time comes would cost commands in every run, so mapped buffers have memory of their own.
+  const bool apart = sharing_ == Sharing::kMapped && device_.context != nullptr;
+  blocks_.resize(static_cast<size_t>(program_.blocks));
+  for (const Buffer& buffer : program_.buffers) {
+    const bool own = apart && buffer.space == Space::kShared;
+    if (own) blocks_.emplace_back();
+    block_of_.push_back(own ? blocks_.size() - 1 : static_cast<size_t>(buffer.block));
+    at_.push_back(own ? 0 : buffer.at);
+    Block& block = blocks_[block_of_.back()];
+    block.bytes = std::max(block.bytes, at_.back() + buffer.bytes);
+  }
+}
+
+void Memory::PlaceWeight(const Weight& weight) {
+  const Buffer& buffer = program_.buffers[static_cast<size_t>(weight.buffer)];
+  Block& block = blocks_[block_of_[static_cast<size_t>(weight.buffer)]];
+  if (weight.name.empty()) return;  // a library that is only timed: its weights are zero
+  const int64_t bytes = weights_->Bytes(weight.name);
+  if (std::max<int64_t>(bytes, 1) != buffer.bytes) {
+    throw std::runtime_error("the weight " + weight.name + " has another size than its buffer");
+  }
+  block.weight = true;
+  const bool alone = device_.context == nullptr;
+  const bool copied = buffer.space == Space::kShared && sharing_ == Sharing::kCopied;
+  if (buffer.space == Space::kCpu || alone || copied) {
+    block.array = weights_->OnHost(weight.name);
+    block.address = static_cast<uint8_t*>(block.array->data) + block.array->byte_offset;
+  }
+  if (buffer.space == Space::kCpu || alone) return;
+  auto form = WeightStore::Form::kDevice;
+  if (buffer.space == Space::kShared && sharing_ == Sharing::kMapped) form = WeightStore::Form::kMappable;
+  if (buffer.space == Space::kShared && sharing_ == Sharing::kSvm) form = WeightStore::Form::kSvm;
+  const WeightStore::Place place = weights_->OnDevice(weight.name, device_, form);
+  block.mem = place.mem;
+  if (form == WeightStore::Form::kSvm) block.svm = place.address;
+  if (place.address != nullptr) block.address = static_cast<uint8_t*>(place.address);
+}
+
+void Memory::Allocate(Space space, Block* block) {
+  if (block->bytes == 0) return;  // its buffers have memory of their own
+  const size_t bytes = RoundUp(block->bytes);
+  const bool alone = device_.context == nullptr;
+  const bool twice = space == Space::kShared && sharing_ == Sharing::kCopied;
+  if (space == Space::kCpu || (alone && space == Space::kShared) || twice) {
+    block->owned_host.reset(static_cast<uint8_t*>(std::aligned_alloc(kCpuAlignment, bytes)));
+    block->address = block->owned_host.get();
+    if (block->address == nullptr)
+      throw std::runtime_error("out of memory for a buffer of " + std::to_string(bytes) + " bytes");
+    std::memset(block->address, 0, bytes);
+    tensor_bytes_ += static_cast<int64_t>(bytes);
+  }
+  if (alone || space == Space::kCpu) return;
+  tensor_bytes_ += static_cast<int64_t>(bytes);
+  if (space == Space::kShared && sharing_ == Sharing::kSvm) {
+    block->owned_svm = clSVMAlloc(device_.context, CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER, bytes, 128);
+    if (block->owned_svm == nullptr)
+      throw std::runtime_error("no shared memory for " + std::to_string(bytes) + " bytes");
+    std::memset(block->owned_svm, 0, bytes);
+    block->svm = block->owned_svm;
+    block->address = static_cast<uint8_t*>(block->svm);
+    return;
+  }
+  cl_mem_flags flags = CL_MEM_READ_WRITE;
+  if (space == Space::kShared && sharing_ == Sharing::kMapped) flags |= CL_MEM_ALLOC_HOST_PTR;
+  cl_int status = CL_SUCCESS;
+  block->owned_mem.reset(clCreateBuffer(device_.context, flags, bytes, nullptr, &status));
+  Check(status, "clCreateBuffer");
+  block->mem = block->owned_mem.get();
 }
 
 uint8_t* Memory::Host(const View& view) const {
-  uint8_t* base = address_[static_cast<size_t>(view.buffer)];
-  return base == nullptr ? nullptr : base + view.offset;
+  uint8_t* base = BlockOf(view).address;
+  return base == nullptr ? nullptr : base + Offset(view);
 }
 
 bool Memory::HostAligned(const View& view) const {
   return reinterpret_cast<uintptr_t>(Host(view)) % static_cast<uintptr_t>(kCpuAlignment) == 0;
 }
 
-Mem Memory::NewDeviceBuffer(size_t bytes) const {
+Mem Memory::NewDeviceBuffer(size_t bytes) {
   cl_int status = CL_SUCCESS;
   Mem mem(clCreateBuffer(device_.context, CL_MEM_READ_WRITE, bytes, nullptr, &status));
   Check(status, "clCreateBuffer");
+  scratch_bytes_ += static_cast<int64_t>(bytes);
   return mem;
 }
 
 Memory::DeviceArg Memory::Device(const View& view) {
   DeviceArg arg;
-  const auto index = static_cast<size_t>(view.buffer);
-  if (svm_[index] != nullptr) {
-    arg.svm = static_cast<uint8_t*>(svm_[index]) + view.offset;
+  const Block& block = BlockOf(view);
+  const int64_t offset = Offset(view);
+  if (block.svm != nullptr) {
+    arg.svm = static_cast<uint8_t*>(block.svm) + offset;
     return arg;
   }
-  if (view.offset == 0) {
-    arg.mem = mems_[index].get();
+  if (offset == 0) {
+    arg.mem = block.mem;
     return arg;
   }
-  if (view.offset % sub_buffer_alignment_ != 0) return arg;
-  Mem& sub = sub_buffers_[{view.buffer, {view.offset, view.bytes}}];
+  if (offset % sub_buffer_alignment_ != 0) return arg;
+  Mem& sub = sub_buffers_[{view.buffer, {offset, view.bytes}}];
   if (!sub) {
-    const cl_buffer_region region{static_cast<size_t>(view.offset), static_cast<size_t>(view.bytes)};
+    const cl_buffer_region region{static_cast<size_t>(offset), static_cast<size_t>(view.bytes)};
     cl_int status = CL_SUCCESS;
-    sub.reset(clCreateSubBuffer(mems_[index].get(), CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &status));
+    sub.reset(clCreateSubBuffer(block.mem, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &status));
     Check(status, "clCreateSubBuffer");
   }
   arg.mem = sub.get();
@@ -137,15 +194,14 @@ Memory::DeviceArg Memory::Device(const View& view) {
 
 uint8_t* Memory::MapRange(cl_command_queue queue, const View& view, cl_map_flags flags, bool block, cl_uint waits,
                           const cl_event* wait_list, cl_event* done) {
-  const auto index = static_cast<size_t>(view.buffer);
+  Block& memory = BlockOf(view);
   cl_int status = CL_SUCCESS;
-  void* at =
-      clEnqueueMapBuffer(queue, mems_[index].get(), block ? CL_TRUE : CL_FALSE, flags, static_cast<size_t>(view.offset),
-                         static_cast<size_t>(view.bytes), waits, wait_list, done, &status);
+  void* at = clEnqueueMapBuffer(queue, memory.mem, block ? CL_TRUE : CL_FALSE, flags, static_cast<size_t>(Offset(view)),
+                                static_cast<size_t>(view.bytes), waits, wait_list, done, &status);
   Check(status, "clEnqueueMapBuffer");
-  uint8_t* base = static_cast<uint8_t*>(at) - view.offset;
-  if (address_[index] == nullptr) address_[index] = base;
-  if (address_[index] != base) {
+  uint8_t* base = static_cast<uint8_t*>(at) - Offset(view);
+  if (memory.address == nullptr) memory.address = base;
+  if (memory.address != base) {
     throw std::runtime_error("the driver mapped one buffer at two addresses: build with sharing=copied");
   }
   return static_cast<uint8_t*>(at);
@@ -153,9 +209,8 @@ uint8_t* Memory::MapRange(cl_command_queue queue, const View& view, cl_map_flags
 
 int64_t Memory::EnqueueToGpu(cl_command_queue queue, const View& view, cl_uint waits, const cl_event* wait_list,
                              cl_event* done) {
-  const auto index = static_cast<size_t>(view.buffer);
   if (sharing_ == Sharing::kCopied) {
-    Check(clEnqueueWriteBuffer(queue, mems_[index].get(), CL_FALSE, static_cast<size_t>(view.offset),
+    Check(clEnqueueWriteBuffer(queue, Parent(view), CL_FALSE, static_cast<size_t>(Offset(view)),
                                static_cast<size_t>(view.bytes), Host(view), waits, wait_list, done),
           "clEnqueueWriteBuffer");
     return view.bytes;
@@ -163,8 +218,7 @@ int64_t Memory::EnqueueToGpu(cl_command_queue queue, const View& view, cl_uint w
   const Range range{view.buffer, {view.offset, view.bytes}};
   auto it = mapped_for_cpu_write_.find(range);
   if (sharing_ == Sharing::kMapped && it != mapped_for_cpu_write_.end() && it->second != nullptr) {
-    Check(clEnqueueUnmapMemObject(queue, mems_[index].get(), it->second, waits, wait_list, done),
-          "clEnqueueUnmapMemObject");
+    Check(clEnqueueUnmapMemObject(queue, Parent(view), it->second, waits, wait_list, done), "clEnqueueUnmapMemObject");
     it->second = nullptr;
     return 0;
   }
@@ -176,9 +230,8 @@ int64_t Memory::EnqueueToGpu(cl_command_queue queue, const View& view, cl_uint w
 
 int64_t Memory::EnqueueToCpu(cl_command_queue queue, const View& view, cl_uint waits, const cl_event* wait_list,
                              cl_event* done) {
-  const auto index = static_cast<size_t>(view.buffer);
   if (sharing_ == Sharing::kCopied) {
-    Check(clEnqueueReadBuffer(queue, mems_[index].get(), CL_FALSE, static_cast<size_t>(view.offset),
+    Check(clEnqueueReadBuffer(queue, Parent(view), CL_FALSE, static_cast<size_t>(Offset(view)),
                               static_cast<size_t>(view.bytes), Host(view), waits, wait_list, done),
           "clEnqueueReadBuffer");
     return view.bytes;
@@ -200,8 +253,9 @@ int64_t Memory::EnqueueToCpu(cl_command_queue queue, const View& view, cl_uint w
 void Memory::BeginRun(cl_command_queue queue) {
   for (auto& [range, at] : mapped_for_cpu_read_) {
     if (at == nullptr) continue;
-    Check(clEnqueueUnmapMemObject(queue, mems_[static_cast<size_t>(range.first)].get(), at, 0, nullptr, nullptr),
-          "clEnqueueUnmapMemObject");
+    View view;
+    view.buffer = range.first;
+    Check(clEnqueueUnmapMemObject(queue, Parent(view), at, 0, nullptr, nullptr), "clEnqueueUnmapMemObject");
     at = nullptr;
   }
 }
@@ -213,10 +267,11 @@ void Memory::EndRun(cl_command_queue queue) {
       if (program_.buffers[i].space != Space::kShared) continue;
       View whole;
       whole.buffer = static_cast<int>(i);
+      if (BlockOf(whole).weight) continue;  // the store has mapped it
       whole.bytes = program_.buffers[i].bytes;
       // Learns the address, which later maps must repeat.
       void* at = MapRange(queue, whole, CL_MAP_READ | CL_MAP_WRITE, true, 0, nullptr, nullptr);
-      Check(clEnqueueUnmapMemObject(queue, mems_[i].get(), at, 0, nullptr, nullptr), "clEnqueueUnmapMemObject");
+      Check(clEnqueueUnmapMemObject(queue, Parent(whole), at, 0, nullptr, nullptr), "clEnqueueUnmapMemObject");
     }
     for (const Step& step : program_.gpu) {
       if (step.what != Do::kToGpu && step.what != Do::kToCpu) continue;
@@ -232,15 +287,6 @@ void Memory::EndRun(cl_command_queue queue) {
     view.offset = range.second.first;
     view.bytes = range.second.second;
     at = MapRange(queue, view, CL_MAP_WRITE, true, 0, nullptr, nullptr);
-  }
-}
-
-void Memory::Upload(cl_command_queue queue, int buffer, const void* data, size_t bytes) {
-  const auto index = static_cast<size_t>(buffer);
-  if (address_[index] != nullptr) std::memcpy(address_[index], data, bytes);
-  if (mems_[index]) {
-    Check(clEnqueueWriteBuffer(queue, mems_[index].get(), CL_TRUE, 0, bytes, data, 0, nullptr, nullptr),
-          "clEnqueueWriteBuffer");
   }
 }
 

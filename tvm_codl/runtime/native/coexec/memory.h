@@ -12,6 +12,7 @@
 
 #include "cl_handle.h"
 #include "program.h"
+#include "weights.h"
 
 namespace tvm_codl {
 
@@ -24,12 +25,6 @@ enum class Sharing {
   kCopied,  // two memories
 };
 
-struct OpenCLDevice {
-  cl_context context = nullptr;
-  cl_device_id device = nullptr;
-  int id = 0;
-};
-
 const char* SharingName(Sharing sharing);
 
 // "auto" picks by what the device offers; "svm", "mapped" and "copied" ask for one.
@@ -39,7 +34,8 @@ Sharing ChooseSharing(const OpenCLDevice& device, const std::string& wanted);
 class Memory {
  public:
   // `device.context` may be null for a program that has no GPU list and no shared buffer that a GPU touches.
-  Memory(const Program& program, OpenCLDevice device, Sharing sharing);
+  // Throws std::runtime_error where memory is short, and for a weight that `weights` lacks or has in another size.
+  Memory(const Program& program, OpenCLDevice device, Sharing sharing, std::shared_ptr<WeightStore> weights);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -58,8 +54,10 @@ class Memory {
     bool usable() const { return mem != nullptr || svm != nullptr; }
   };
   DeviceArg Device(const View& view);
-  cl_mem Parent(int buffer) const { return mems_[static_cast<size_t>(buffer)].get(); }
-  Mem NewDeviceBuffer(size_t bytes) const;
+  // The buffer that a view is in, where it is no shared pointer, and how many bytes from that one's start.
+  cl_mem Parent(const View& view) const { return BlockOf(view).mem; }
+  int64_t Offset(const View& view) const { return at_[static_cast<size_t>(view.buffer)] + view.offset; }
+  Mem NewDeviceBuffer(size_t bytes);
 
   // Makes the CPU's writes visible to the GPU, or the other way round, in queue order.  Returns bytes copied.
   int64_t EnqueueToGpu(cl_command_queue queue, const View& view, cl_uint waits, const cl_event* wait_list,
@@ -71,26 +69,49 @@ class Memory {
   void BeginRun(cl_command_queue queue);
   void EndRun(cl_command_queue queue);
 
-  // Fills a buffer before the first run.  Blocks.
-  void Upload(cl_command_queue queue, int buffer, const void* data, size_t bytes);
+  // Bytes held: for weights, of which another executor of the library may read the same; for tensors; for what
+  // NewDeviceBuffer gave.
+  int64_t WeightBytes() const { return weights_->HeldBytes(); }
+  int64_t TensorBytes() const { return tensor_bytes_; }
+  int64_t ScratchBytes() const { return scratch_bytes_; }
 
  private:
   struct Free {
     void operator()(uint8_t* memory) const { std::free(memory); }
   };
+  // One piece of memory, with all that it is for the two processors.
+  struct Block {
+    uint8_t* address = nullptr;  // the CPU's
+    void* svm = nullptr;
+    cl_mem mem = nullptr;
+    int64_t bytes = 0;
+    bool weight = false;  // a weight of the store, which owns it
+    std::unique_ptr<uint8_t, Free> owned_host;
+    Mem owned_mem;
+    void* owned_svm = nullptr;
+    tvm::runtime::NDArray array;
+  };
   using Range = std::pair<int, std::pair<int64_t, int64_t>>;
 
+  Block& BlockOf(const View& view) { return blocks_[block_of_[static_cast<size_t>(view.buffer)]]; }
+  const Block& BlockOf(const View& view) const { return blocks_[block_of_[static_cast<size_t>(view.buffer)]]; }
+  void Release() noexcept;
+  void Place();
+  void PlaceWeight(const Weight& weight);
+  void Allocate(Space space, Block* block);
   uint8_t* MapRange(cl_command_queue queue, const View& view, cl_map_flags flags, bool block, cl_uint waits,
                     const cl_event* wait_list, cl_event* done);
 
   const Program& program_;
   OpenCLDevice device_;
   Sharing sharing_;
+  std::shared_ptr<WeightStore> weights_;
   int64_t sub_buffer_alignment_ = 1;
-  std::vector<std::unique_ptr<uint8_t, Free>> host_;  // owned host memory
-  std::vector<uint8_t*> address_;                     // the CPU's address of each buffer
-  std::vector<void*> svm_;
-  std::vector<Mem> mems_;
+  std::vector<Block> blocks_;
+  std::vector<size_t> block_of_;  // by buffer
+  std::vector<int64_t> at_;       // by buffer: where in its block
+  int64_t tensor_bytes_ = 0;
+  int64_t scratch_bytes_ = 0;
   std::map<Range, Mem> sub_buffers_;
   std::map<Range, void*> mapped_for_cpu_write_;
   std::map<Range, void*> mapped_for_cpu_read_;

@@ -3,18 +3,22 @@
 //   codl.create_library(program, plan, n, name1, array1, ...) -> the library's root module, at build time
 //   library["create"](device_id, sharing) -> an executor:
 //     set_input(i, array)  get_output(i, array)  run()  benchmark(number, repeat)  time_region(i, repeat, min_ms)
-//     time_region_busy(i, other, repeat, min_ms)  timeline()  copied_bytes()  sharing()  spin_us(n)
+//     time_region_busy(i, other, repeat, min_ms)  timeline()  copied_bytes()  memory_bytes()  sharing()  spin_us(n)
+//     choose_cpu(threads, core1, core2, ...)  cpu_cores()  flush_every(commands)
+//     adaptation()  ran()  fix_plan(n)
+//   codl.create_choice(state1, state2, ...) -> what chooses among plans, by itself: note(ms, cpu_ms) -> the next run's
+//     plan; adaptation()
 //   Lists come back as JSON text, which every RPC client can read.
 #include <dmlc/memory_io.h>
 #include <tvm/runtime/module.h>
 #include <tvm/runtime/packed_func.h>
 #include <tvm/runtime/registry.h>
 
-#include <iomanip>
 #include <memory>
-#include <sstream>
 
-#include "executor.h"
+#include "alternatives.h"
+#include "json.h"
+#include "plans.h"
 
 namespace tvm_codl {
 
@@ -33,57 +37,17 @@ namespace {
 
 constexpr uint64_t kMagic = 0x6c646f6378656f63;  // "coexcodl"
 
-std::string Json(const std::vector<double>& numbers) {
-  std::ostringstream out;
-  out << '[' << std::setprecision(9);
-  for (size_t i = 0; i < numbers.size(); ++i) out << (i != 0 ? "," : "") << numbers[i];
-  out << ']';
-  return out.str();
-}
-
-std::string Escape(const std::string& text) {
-  std::string out;
-  for (char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) >= 0x20) out += c;
-  }
-  return out;
-}
-
-std::string Json(const Program& program, const std::vector<Span>& spans) {
-  int64_t origin = INT64_MAX;
-  for (const Span& span : spans) origin = std::min(origin, span.start);
-  std::ostringstream out;
-  out << '[' << std::fixed << std::setprecision(3);
-  for (size_t i = 0; i < spans.size(); ++i) {
-    const Span& span = spans[i];
-    const auto& steps = span.gpu ? program.gpu : program.cpu;
-    const auto step = static_cast<size_t>(span.step);
-    // To a reader, feeding and signalling are ways of sharing; the name says which.
-    static constexpr const char* kNames[] = {"kernel", "wait", "share", "feed", "signal"};
-    static constexpr const char* kKinds[] = {"kernel", "wait", "share", "share", "share"};
-    std::string name = step < steps.size() ? steps[step].function : "";
-    if (name.empty()) name = kNames[static_cast<int>(span.kind)];
-    out << (i != 0 ? "," : "") << "{\"name\":\"" << Escape(name) << "\",\"processor\":\"" << (span.gpu ? "gpu" : "cpu")
-        << "\",\"kind\":\"" << kKinds[static_cast<int>(span.kind)] << "\",\"region\":\""
-        << (span.region >= 0 ? Escape(program.regions[static_cast<size_t>(span.region)].name) : "")
-        << "\",\"start_us\":" << static_cast<double>(span.start - origin) / 1e3
-        << ",\"end_us\":" << static_cast<double>(span.end - origin) / 1e3 << '}';
-  }
-  out << ']';
-  return out.str();
-}
-
 }  // namespace
 
 class ExecutorNode final : public ModuleNode {
  public:
-  explicit ExecutorNode(std::unique_ptr<Executor> executor) : executor_(std::move(executor)) {}
+  explicit ExecutorNode(std::unique_ptr<Alternatives> plans) : plans_(std::move(plans)) {}
   const char* type_key() const final { return "codl_executor"; }
   int GetPropertyMask() const final { return tvm::runtime::ModulePropertyMask::kRunnable; }
 
   PackedFunc GetFunction(const String& name, const ObjectPtr<Object>& self) final {
-    Executor* run = executor_.get();
+    Alternatives* run = plans_.get();
+    Executor* first = &run->first();
     if (name == "set_input") {
       return PackedFunc(
           [self, run](TVMArgs args, TVMRetValue*) { run->SetInput(args[0], *args[1].operator DLTensor*()); });
@@ -98,35 +62,54 @@ class ExecutorNode final : public ModuleNode {
     }
     if (name == "time_region") {
       return PackedFunc(
-          [self, run](TVMArgs args, TVMRetValue* rv) { *rv = Json(run->TimeRegion(args[0], args[1], args[2])); });
+          [self, first](TVMArgs args, TVMRetValue* rv) { *rv = Json(first->TimeRegion(args[0], args[1], args[2])); });
     }
     if (name == "time_region_busy") {
-      return PackedFunc([self, run](TVMArgs args, TVMRetValue* rv) {
-        *rv = Json(run->TimeRegionBusy(args[0], args[1], args[2], args[3]));
+      return PackedFunc([self, first](TVMArgs args, TVMRetValue* rv) {
+        *rv = Json(first->TimeRegionBusy(args[0], args[1], args[2], args[3]));
       });
     }
     if (name == "timeline") {
-      return PackedFunc([self, run](TVMArgs, TVMRetValue* rv) { *rv = Json(run->program(), run->Timeline()); });
+      return PackedFunc([self, run](TVMArgs, TVMRetValue* rv) { *rv = run->Timeline(); });
     }
     if (name == "copied_bytes") return PackedFunc([self, run](TVMArgs, TVMRetValue* rv) { *rv = run->copied_bytes(); });
-    if (name == "sharing") {
-      return PackedFunc([self, run](TVMArgs, TVMRetValue* rv) { *rv = std::string(SharingName(run->sharing())); });
+    if (name == "memory_bytes") {
+      return PackedFunc([self, run](TVMArgs, TVMRetValue* rv) {
+        const Executor::HeldBytes held = run->held_bytes();
+        *rv = "{\"weights\":" + std::to_string(held.weights) + ",\"tensors\":" + std::to_string(held.tensors) +
+              ",\"scratch\":" + std::to_string(held.scratch) + '}';
+      });
     }
-    if (name == "spin_us") return PackedFunc([self, run](TVMArgs args, TVMRetValue*) { run->spin_us = args[0]; });
+    if (name == "sharing") {
+      return PackedFunc([self, first](TVMArgs, TVMRetValue* rv) { *rv = std::string(SharingName(first->sharing())); });
+    }
+    if (name == "choose_cpu") {
+      return PackedFunc([self, run](TVMArgs args, TVMRetValue*) {
+        std::vector<int> cores;
+        for (int i = 1; i < args.size(); ++i) cores.push_back(args[i]);
+        run->ChooseCpu(args[0], cores);
+      });
+    }
+    if (name == "cpu_cores") return PackedFunc([self, first](TVMArgs, TVMRetValue* rv) { *rv = first->CpuCores(); });
+    if (name == "flush_every") return PackedFunc([self, run](TVMArgs args, TVMRetValue*) { run->FlushEvery(args[0]); });
+    if (name == "spin_us") return PackedFunc([self, run](TVMArgs args, TVMRetValue*) { run->SpinUs(args[0]); });
+    if (name == "adaptation") return PackedFunc([self, run](TVMArgs, TVMRetValue* rv) { *rv = run->Adaptation(); });
+    if (name == "ran") return PackedFunc([self, run](TVMArgs, TVMRetValue* rv) { *rv = run->ran(); });
+    if (name == "fix_plan") return PackedFunc([self, run](TVMArgs args, TVMRetValue*) { run->Fix(args[0]); });
     return PackedFunc();
   }
 
  private:
-  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Alternatives> plans_;
 };
 
 class LibraryNode final : public ModuleNode {
  public:
-  LibraryNode(std::string program, std::string about, Weights weights)
+  LibraryNode(std::string program, std::string about, std::vector<WeightStore::Named> weights)
       : json_(std::move(program)),
         about_(std::move(about)),
-        program_(std::make_shared<Program>(Program::Parse(json_))),
-        weights_(std::move(weights)) {}
+        plans_(ParsePlans(json_)),
+        weights_(std::make_shared<WeightStore>(std::move(weights))) {}
   const char* type_key() const final { return "codl_library"; }
   int GetPropertyMask() const final {
     return tvm::runtime::ModulePropertyMask::kBinarySerializable | tvm::runtime::ModulePropertyMask::kRunnable;
@@ -135,8 +118,8 @@ class LibraryNode final : public ModuleNode {
   PackedFunc GetFunction(const String& name, const ObjectPtr<Object>& self) final {
     if (name == "create") {
       return PackedFunc([self, this](TVMArgs args, TVMRetValue* rv) {
-        auto executor = std::make_unique<Executor>(program_, weights_, imports(), args[0], args[1]);
-        *rv = Module(make_object<ExecutorNode>(std::move(executor)));
+        auto plans = std::make_unique<Alternatives>(plans_, weights_, imports(), args[0], args[1]);
+        *rv = Module(make_object<ExecutorNode>(std::move(plans)));
       });
     }
     if (name == "program") return PackedFunc([self, this](TVMArgs, TVMRetValue* rv) { *rv = json_; });
@@ -148,10 +131,10 @@ class LibraryNode final : public ModuleNode {
     stream->Write(kMagic);
     stream->Write(json_);
     stream->Write(about_);
-    stream->Write(static_cast<uint64_t>(weights_.size()));
-    for (const auto& [name, array] : weights_) {
+    stream->Write(static_cast<uint64_t>(weights_->names().size()));
+    for (const std::string& name : weights_->names()) {
       stream->Write(name);
-      array.Save(stream);
+      weights_->OnHost(name).Save(stream);
     }
   }
 
@@ -163,7 +146,7 @@ class LibraryNode final : public ModuleNode {
         !stream->Read(&count)) {
       throw std::runtime_error("the library's co-execution part is damaged or of another version");
     }
-    Weights weights;
+    std::vector<WeightStore::Named> weights;
     for (uint64_t i = 0; i < count; ++i) {
       std::string name;
       NDArray array;
@@ -176,15 +159,43 @@ class LibraryNode final : public ModuleNode {
  private:
   std::string json_;
   std::string about_;
-  std::shared_ptr<const Program> program_;
-  Weights weights_;
+  std::vector<PlannedProgram> plans_;
+  std::shared_ptr<WeightStore> weights_;
 };
+
+// A Choice fed with times from outside: recorded ones, or simulated.
+class ChoiceNode final : public ModuleNode {
+ public:
+  explicit ChoiceNode(std::vector<State> plans) : choice_(std::move(plans)) {}
+  const char* type_key() const final { return "codl_choice"; }
+  int GetPropertyMask() const final { return tvm::runtime::ModulePropertyMask::kRunnable; }
+
+  PackedFunc GetFunction(const String& name, const ObjectPtr<Object>& self) final {
+    if (name == "note") {
+      return PackedFunc([self, this](TVMArgs args, TVMRetValue* rv) {
+        choice_.Note(args[0], args[1]);
+        *rv = choice_.plan();
+      });
+    }
+    if (name == "adaptation") return PackedFunc([self, this](TVMArgs, TVMRetValue* rv) { *rv = Json(choice_); });
+    return PackedFunc();
+  }
+
+ private:
+  Choice choice_;
+};
+
+TVM_REGISTER_GLOBAL("codl.create_choice").set_body([](TVMArgs args, TVMRetValue* rv) {
+  std::vector<State> states;
+  for (int i = 0; i < args.size(); ++i) states.push_back(StateOf(args[i]));
+  *rv = Module(make_object<ChoiceNode>(std::move(states)));
+});
 
 TVM_REGISTER_GLOBAL("codl.create_library").set_body([](TVMArgs args, TVMRetValue* rv) {
   std::string program = args[0];
   std::string about = args[1];
   const int n = args[2];
-  Weights weights;
+  std::vector<WeightStore::Named> weights;
   for (int i = 0; i < n; ++i) {
     std::string name = args[3 + 2 * i];
     NDArray array = args[4 + 2 * i];

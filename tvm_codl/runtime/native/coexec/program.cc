@@ -11,6 +11,7 @@ namespace tvm_codl {
 namespace {
 
 constexpr int64_t kLargestBuffer = int64_t{1} << 36;
+constexpr int64_t kMostBlocks = int64_t{1} << 20;
 // How many CPU signals ahead of the CPU the GPU list is enqueued: one segment that runs, one that waits behind it.
 constexpr size_t kSignalsAhead = 2;
 
@@ -86,6 +87,7 @@ class Parser {
     ReadList(Array(Field(object, "gpu"), "gpu"), Processor::kGpu, &program_.gpu);
     ReadPorts(Array(Field(object, "inputs"), "inputs"), &program_.inputs);
     ReadPorts(Array(Field(object, "outputs"), "outputs"), &program_.outputs);
+    GiveBlocks();
     PlanFeeding();
     return std::move(program_);
   }
@@ -103,6 +105,10 @@ class Parser {
       buffer.space = Space::kShared;
     } else {
       Fail("unknown space " + space);
+    }
+    if (object.count("block") != 0) {
+      buffer.block = static_cast<int>(Integer(Field(object, "block"), "block", 0, kMostBlocks));
+      buffer.at = Integer(Field(object, "at"), "at", 0, kLargestBuffer);
     }
     program_.buffers.push_back(buffer);
   }
@@ -185,6 +191,34 @@ class Parser {
         Fail("an input or output that the CPU cannot reach");
       }
       ports->push_back(std::move(port));
+    }
+  }
+
+  // Numbers the blocks from 0 on; a buffer that names none has its own.
+  void GiveBlocks() {
+    std::map<int, std::pair<int, Space>> named;
+    for (Buffer& buffer : program_.buffers) {
+      if (buffer.block < 0) {
+        buffer.block = program_.blocks++;
+        continue;
+      }
+      const auto [it, fresh] = named.try_emplace(buffer.block, program_.blocks, buffer.space);
+      if (fresh) ++program_.blocks;
+      if (it->second.second != buffer.space) Fail("a block in two spaces");
+      buffer.block = it->second.first;
+    }
+    // A weight stays what it is, and so does what the user gives and takes, from one run to the next.
+    std::vector<int> held(static_cast<size_t>(program_.blocks), 0);
+    for (const Buffer& buffer : program_.buffers) ++held[static_cast<size_t>(buffer.block)];
+    auto check = [&](int index) {
+      const Buffer& buffer = program_.buffers[static_cast<size_t>(index)];
+      if (buffer.at != 0 || held[static_cast<size_t>(buffer.block)] != 1) {
+        Fail("a weight, input or output that shares its memory");
+      }
+    };
+    for (const Weight& weight : program_.weights) check(weight.buffer);
+    for (const auto* ports : {&program_.inputs, &program_.outputs}) {
+      for (const Port& port : *ports) check(port.view.buffer);
     }
   }
 

@@ -18,9 +18,13 @@ enum class Processor { kCpu, kGpu };
 // Who touches a buffer: one processor alone, or both.
 enum class Space { kCpu, kGpu, kShared };
 
+// Buffers of one block lie in one piece of memory, each from its byte `at` on.  Where they overlap, the lists never
+// need them at the same time: whoever wrote the program saw to that.
 struct Buffer {
   int64_t bytes = 0;
   Space space = Space::kCpu;
+  int block = -1;
+  int64_t at = 0;
 };
 
 // A compact tensor inside a buffer, `offset` bytes from its start.
@@ -67,6 +71,7 @@ struct Port {
 
 struct Program {
   std::vector<Buffer> buffers;
+  int blocks = 0;  // every buffer has one of these, weights and ports one to themselves
   std::vector<Weight> weights;
   std::vector<Region> regions;
   std::vector<Step> cpu;

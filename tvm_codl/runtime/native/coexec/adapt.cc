@@ -1,0 +1,169 @@
+#include "adapt.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace tvm_codl {
+
+Choice::Times Choice::Window::Median(size_t n) const {
+  n = std::min({n, count, kWindow});
+  Times median;
+  if (n == 0) return median;
+  std::array<double, kWindow> ms{}, cpu{};
+  for (size_t i = 0; i < n; ++i) {
+    const Times& one = runs[(count - 1 - i) % kWindow];
+    ms[i] = one.ms;
+    cpu[i] = one.cpu_ms;
+  }
+  const auto middle = static_cast<std::ptrdiff_t>(n / 2), end = static_cast<std::ptrdiff_t>(n);
+  std::nth_element(ms.begin(), ms.begin() + middle, ms.begin() + end);
+  std::nth_element(cpu.begin(), cpu.begin() + middle, cpu.begin() + end);
+  median.ms = ms[n / 2];
+  median.cpu_ms = cpu[n / 2];
+  return median;
+}
+
+Choice::Choice(std::vector<State> plans) : states_(std::move(plans)) {
+  if (states_.empty()) throw std::runtime_error("there is no plan to choose");
+  tried_.resize(states_.size());
+  queue_.resize(states_.size());
+}
+
+const Switch& Choice::LastSwitch(int64_t back) const {
+  return remembered_[static_cast<size_t>(switches_ - 1 - back) % kRemembered];
+}
+
+void Choice::Note(double ms, double cpu_ms) {
+  ++runs_;
+  if (states_.size() == 1) return;
+  if (trying_) {
+    if (++trial_runs_ > 1 && (trial_.ms == 0.0 || ms < trial_.ms)) trial_ = {ms, cpu_ms};
+    if (trial_runs_ == kTrial) {
+      tried_[static_cast<size_t>(running_)] = trial_;
+      NextTrial();
+    }
+    return;
+  }
+  ++since_trial_;
+  ++since_kept_;
+  if (since_kept_ == 1) return;  // the first run of a plan finds cold caches
+  window_.Add({ms, cpu_ms});
+  if (window_.count < kWindow) return;
+  const Times recent = window_.Median(kWindow);
+  if (kept_ == 0) {
+    if (calm_.ms == 0.0 || recent.ms < calm_.ms) calm_ = recent;
+    if (since_kept_ == kSettled && !Departed()) distance_ = kNear;
+  }
+  // A level never rises but by trials that found nothing better.
+  if (level_.ms == 0.0) level_ = kept_ == 0 && calm_.ms > 0.0 ? calm_ : recent;
+  // What was in vain once may have been bad luck: while it is slow, it is worth another look now and then.
+  const bool slow = kept_ != 0 || recent.ms > calm_.ms * kSlow;
+  const bool again = slow && since_trial_ >= distance_;
+  if (kept_ == 0 && recent.ms < level_.ms) level_ = recent;
+  if (Departed() && (kept_ != 0 || since_trial_ >= distance_ || trials_ == 0)) {
+    StartTrials(kept_ != 0 && recent.ms <= level_.ms * kDepart);
+  } else if (again) {
+    StartTrials(kept_ != 0);
+  }
+}
+
+// Slower than it was; or, away from the first choice, one processor's side lighter again.
+bool Choice::Departed() const {
+  const Times recent = window_.Median(kWindow);
+  if (recent.ms > level_.ms * kDepart) return true;
+  if (kept_ == 0) return false;
+  return states_[static_cast<size_t>(kept_)] == State::kCpuBusy ? recent.cpu_ms * kDepart < level_.cpu_ms
+                                                                : recent.wait_ms() * kDepart < level_.wait_ms();
+}
+
+void Choice::StartTrials(bool only_first) {
+  const Times recent = window_.Median(kWindow);
+  std::fill(tried_.begin(), tried_.end(), Times{});
+  tried_[static_cast<size_t>(kept_)] = recent;
+  ++trials_;
+  trying_ = true;
+  second_round_ = again_ = false;
+  only_first_ = only_first;
+  // Away from plan 0 nothing says anew whose side it is; what was seen before stands.
+  if (kept_ == 0) cpu_slower_ = recent.cpu_ms - calm_.cpu_ms > 0.5 * (recent.ms - calm_.ms);
+  QueueTrials(true);
+  NextTrial();
+}
+
+void Choice::QueueTrials(bool fitting) {
+  queued_ = next_ = 0;
+  const State wanted = cpu_slower_ ? State::kCpuBusy : State::kGpuThrottled;
+  for (size_t i = 0; i < states_.size(); ++i) {
+    if (static_cast<int>(i) == kept_ || (only_first_ && i != 0)) continue;
+    if ((i == 0 || states_[i] == wanted) == fitting) queue_[queued_++] = static_cast<int>(i);
+  }
+}
+
+void Choice::NextTrial() {
+  if (next_ == queued_ && !second_round_ && !only_first_) {
+    second_round_ = true;
+    if (Best() == kept_) QueueTrials(false);
+  }
+  if (next_ == queued_ && !again_ && Best() != kept_) {
+    // What made the kept plan slow may have been a moment's noise: it has the last word.
+    again_ = true;
+    queued_ = next_ = 0;
+    queue_[queued_++] = kept_;
+  }
+  if (next_ == queued_) return Decide();
+  running_ = queue_[next_++];
+  trial_runs_ = 0;
+  trial_ = {};
+}
+
+int Choice::Best() const {
+  const Times now = tried_[static_cast<size_t>(kept_)];
+  int best = kept_;
+  double limit = kGain * now.ms;
+  for (size_t i = 0; i < tried_.size(); ++i) {
+    if (tried_[i].ms > 0.0 && tried_[i].ms < limit) {
+      best = static_cast<int>(i);
+      limit = tried_[i].ms;
+    }
+  }
+  const double first = tried_[0].ms;
+  const bool calm = kept_ != 0 && first > 0.0 && first <= kCalm * calm_.ms && first <= now.ms;
+  return best == kept_ && calm ? 0 : best;
+}
+
+void Choice::Decide() {
+  trying_ = false;
+  const Times now = tried_[static_cast<size_t>(kept_)];
+  const int best = Best();
+  if (best == kept_) {
+    // Nothing is better, so this is how fast it is now.
+    level_ = now;
+    Widen();
+    running_ = kept_;
+    since_trial_ = 0;
+    window_ = {};
+    since_kept_ = 0;
+    return;
+  }
+  Switch& noted = remembered_[static_cast<size_t>(switches_++) % kRemembered];
+  noted.run = runs_;
+  noted.from = kept_;
+  noted.to = best;
+  noted.reason = best == 0 ? Reason::kFirstAgain : cpu_slower_ ? Reason::kCpuSlower : Reason::kGpuSlower;
+  noted.from_ms = now.ms;
+  noted.to_ms = tried_[static_cast<size_t>(best)].ms;
+  // A return that did not last is one more trial in vain.
+  if (kept_ == 0 && switches_ > 1 && since_kept_ < kSettled) Widen();
+  Keep(best);
+}
+
+void Choice::Keep(int plan) {
+  kept_ = running_ = plan;
+  window_ = {};
+  level_ = {};
+  since_kept_ = since_trial_ = 0;
+}
+
+void Choice::Widen() { distance_ = std::min(2 * distance_, kFar); }
+
+}  // namespace tvm_codl

@@ -1,0 +1,114 @@
+// Which of a library's plans runs next, by the times of the runs so far.
+//
+// Plan 0 is the first choice.  Its calm time is the smallest median of kWindow of its runs in a row.  The rule:
+//   - The plan that runs is doubted when its median over the last kWindow runs is kDepart times what it was when it was
+//     chosen; away from plan 0 also when the side for which it was chosen has become as much lighter.
+//   - Doubt tries the other plans: kTrial runs each, of which the first, which finds cold caches, does not count.
+//     Those made for what was seen come first (most of what the run takes longer is the CPU's own work: a busy CPU;
+//     else a slow GPU) with plan 0, and if none of these gains, the rest.  The best is kept if it takes less than kGain
+//     of what the doubted plan takes, which is tried once more for that.
+//   - Away from plan 0, it is tried again after `distance` runs, and taken if it gains or takes at most kCalm of its
+//     calm time.  Every trial without a change, and every stay with plan 0 of less than kSettled runs, doubles the
+//     distance, from kNear to kFar; kSettled runs of plan 0 without doubt make it kNear again.  Plan 0 is doubted again
+//     after `distance` runs at the soonest, and then while it takes kSlow times its calm time.
+// So noise moves nothing unless it makes most of a window slow and another plan faster twice, and a trial in vain costs
+// a dozen runs in kFar.  Nothing is allocated once a Choice is made.
+#ifndef TVM_CODL_COEXEC_ADAPT_H_
+#define TVM_CODL_COEXEC_ADAPT_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tvm_codl {
+
+// What a plan was made for.
+enum class State : uint8_t { kCalm, kCpuBusy, kGpuThrottled };
+
+// Why another plan was taken: the CPU's side slower, the GPU's side slower, or the first choice at its old time again.
+enum class Reason : uint8_t { kCpuSlower, kGpuSlower, kFirstAgain };
+
+struct Switch {
+  int64_t run = 0;  // runs before it
+  int from = 0;
+  int to = 0;
+  Reason reason = Reason::kFirstAgain;
+  double from_ms = 0.0;  // median of the plan that was left, and of the one that was taken
+  double to_ms = 0.0;
+};
+
+class Choice {
+ public:
+  static constexpr size_t kWindow = 5;
+  static constexpr size_t kTrial = 3;
+  static constexpr double kDepart = 1.25;
+  static constexpr double kSlow = 1.5;
+  static constexpr double kGain = 0.9;
+  static constexpr double kCalm = 1.1;
+  static constexpr int64_t kNear = 16;
+  static constexpr int64_t kFar = 128;
+  static constexpr int64_t kSettled = 64;
+  static constexpr size_t kRemembered = 64;
+
+  // One entry a plan, the first choice first; at least one.
+  explicit Choice(std::vector<State> plans);
+
+  // The plan of the next run.
+  int plan() const { return running_; }
+  // A run of plan() took `ms`, of which the CPU worked `cpu_ms` and waited for the GPU the rest.
+  void Note(double ms, double cpu_ms);
+
+  int64_t runs() const { return runs_; }
+  int64_t switches() const { return switches_; }
+  int64_t trials() const { return trials_; }
+  // The last kRemembered switches at most, `back` = 0 the last one.
+  const Switch& LastSwitch(int64_t back) const;
+  // The median of plan 0's calm runs; 0 before the first kWindow.
+  double calm_ms() const { return calm_.ms; }
+
+ private:
+  struct Times {
+    double ms = 0.0;
+    double cpu_ms = 0.0;
+    double wait_ms() const { return ms > cpu_ms ? ms - cpu_ms : 0.0; }
+  };
+  // The last runs of one plan in a row.
+  struct Window {
+    std::array<Times, kWindow> runs{};
+    size_t count = 0;
+    void Add(const Times& times) { runs[count++ % kWindow] = times; }
+    // Medians of the last `n` that are there.
+    Times Median(size_t n) const;
+  };
+
+  bool Departed() const;
+  void StartTrials(bool only_first);
+  void QueueTrials(bool fitting);
+  void NextTrial();
+  // Of those tried, the one to keep.
+  int Best() const;
+  void Decide();
+  void Keep(int plan);
+  void Widen();
+
+  std::vector<State> states_;
+  std::vector<Times> tried_;  // of each plan in this round of trials; 0: not tried
+  std::vector<int> queue_;    // plans still to be tried
+  size_t queued_ = 0, next_ = 0;
+  int kept_ = 0;     // the plan that is not just tried
+  int running_ = 0;  // kept_, or the one that is tried
+  bool trying_ = false, second_round_ = false, again_ = false, only_first_ = false, cpu_slower_ = false;
+  size_t trial_runs_ = 0;
+  Window window_;
+  Times trial_;  // the best counted run of the plan that is tried
+  Times calm_;   // plan 0
+  Times level_;  // of the kept plan, as it was when its window first was full; 0: not full yet
+  int64_t runs_ = 0, since_kept_ = 0, since_trial_ = 0, distance_ = kNear;
+  int64_t switches_ = 0, trials_ = 0;
+  std::array<Switch, kRemembered> remembered_{};
+};
+
+}  // namespace tvm_codl
+
+#endif  // TVM_CODL_COEXEC_ADAPT_H_

@@ -1,0 +1,30 @@
+// The plans that a library carries: one program, or several of the same network.
+#ifndef TVM_CODL_COEXEC_PLANS_H_
+#define TVM_CODL_COEXEC_PLANS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "adapt.h"
+#include "program.h"
+
+namespace tvm_codl {
+
+struct PlannedProgram {
+  std::string name;
+  State state = State::kCalm;
+  std::shared_ptr<const Program> program;
+};
+
+// "calm", "cpu busy" or "gpu throttled".  Throws std::runtime_error for another.
+State StateOf(const std::string& name);
+
+// A program's JSON, or {"format": 1, "plans": [{"name", "state", "program"}, ...]}, the first choice first.
+// Throws std::runtime_error for what Program::Parse refuses, and for plans that are not of one network: their inputs
+// and outputs are alike but for how an output lies in memory.
+std::vector<PlannedProgram> ParsePlans(const std::string& json);
+
+}  // namespace tvm_codl
+
+#endif  // TVM_CODL_COEXEC_PLANS_H_

@@ -1,0 +1,82 @@
+// A library's weights, held once for each memory that needs them, however many executors read them there.
+#ifndef TVM_CODL_COEXEC_WEIGHTS_H_
+#define TVM_CODL_COEXEC_WEIGHTS_H_
+
+#include <tvm/runtime/ndarray.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cl_handle.h"
+
+namespace tvm_codl {
+
+struct OpenCLDevice {
+  cl_context context = nullptr;
+  cl_device_id device = nullptr;
+  int id = 0;
+};
+
+// Thread-safe.  What it gives lives as long as it does.
+class WeightStore {
+ public:
+  using Named = std::pair<std::string, tvm::runtime::NDArray>;
+
+  // Where a weight may lie on an OpenCL device.
+  enum class Form {
+    kDevice,    // in a buffer that only the GPU reads
+    kMappable,  // in a host-visible buffer, which stays mapped so that the CPU reads it too
+    kSvm,       // in shared virtual memory
+  };
+  struct Place {
+    cl_mem mem = nullptr;
+    void* address = nullptr;  // the CPU's; null for kDevice
+  };
+
+  // The arrays are the CPU's, and compact.
+  explicit WeightStore(std::vector<Named> weights);
+  ~WeightStore();
+  WeightStore(const WeightStore&) = delete;
+  WeightStore& operator=(const WeightStore&) = delete;
+
+  // All throw std::runtime_error for a name that is none of these, and where the device fails.
+  int64_t Bytes(const std::string& name) const;
+  // In the CPU's memory: the array that the library was loaded with, or, where that was given up, a copy that is kept.
+  tvm::runtime::NDArray OnHost(const std::string& name);
+  // On a device; the CPU's array is given up if nobody else holds it.
+  Place OnDevice(const std::string& name, const OpenCLDevice& device, Form form);
+
+  const std::vector<std::string>& names() const { return names_; }
+  // All that is held, in bytes.
+  int64_t HeldBytes() const;
+
+ private:
+  struct Copy {
+    OpenCLDevice device;
+    Mem mem;
+    void* address = nullptr;
+  };
+  struct Weight {
+    int64_t bytes = 0;
+    DLDataType dtype{};
+    std::vector<int64_t> shape;
+    tvm::runtime::NDArray host;
+    std::map<std::pair<cl_context, Form>, Copy> copies;
+  };
+
+  Weight& Find(const std::string& name);
+  void ReadBack(Weight* weight);
+  static void Write(const Weight& weight, Form form, Copy* copy);
+
+  std::vector<std::string> names_;  // in the library's order
+  std::map<std::string, Weight> weights_;
+  mutable std::mutex mutex_;
+};
+
+}  // namespace tvm_codl
+
+#endif  // TVM_CODL_COEXEC_WEIGHTS_H_
