@@ -47,7 +47,7 @@ def test_a_plan_is_explained_without_a_phone(folder: Path) -> None:
     plan = json.loads((folder / "plan.json").read_text())
     assert [o["operator"] for o in told["operators"]] == [o["operator"] for o in plan["operators"]]
     assert all(o["second"] and o["deviation"] > 0 for o in told["operators"])
-    nothing = line(folder, *words[:-6], "none.sqlite", *NO_PHONE)
+    nothing = line(folder, *[word.replace("records.sqlite", "none.sqlite") for word in words])
     assert nothing.returncode == 0 and "none.sqlite does not exist" in nothing.stderr
     assert "predicted: " in nothing.stdout
 

@@ -23,6 +23,8 @@ from tvm_codl.plan.search import find
 MOST = 4
 #: A plan that is predicted to take longer than the best by more than this share of its time is not measured.
 MARGIN = 0.15
+#: Other planners' plans that split are measured up to this share: where the costs are wrong, they err in another way.
+FAR_MARGIN = 0.5
 #: Two plans differ where the operators that they place otherwise take at least this share of the time.
 APART = 0.05
 
@@ -71,7 +73,8 @@ def uniform(problem: Problem) -> dict[str, Plan]:
 def contenders(
     problem: Problem, best: Plan, known: Sequence[Plan] = (), most: int = MOST, margin: float = MARGIN
 ) -> list[Contender]:
-    """No more than ``most`` different plans, ``best`` first and the others by their prediction; none is a single processor.
+    """No more than ``most`` different plans, none of them a single processor: ``best``, the other planners', and those of
+    the search with other costs, each by their prediction.
 
     ``known`` are plans of the network that were measured before, the fastest first: that one is always among them,
     whatever is predicted for it.  All plans are priced by ``problem``; the list is empty where ``best`` is one processor
@@ -83,17 +86,24 @@ def contenders(
         plan = find(problem.graph, _doubted(problem, doubt), _shared(problem.sharing, doubt), problem.axes).plan
         chosen = [priced[line.operator][line.placement] for line in plan.operators]
         found.append(Contender(doubt.origin, problem.plan(chosen, f"the best plan with {doubt.origin}")))
-    found += [Contender(name.replace("_", " "), plan(problem)) for name, plan in COMPARATORS.items()]
     found[1:] = sorted(found[1:], key=lambda one: one.plan.predicted_ms)
+    planners = [Contender(name.replace("_", " "), plan(problem)) for name, plan in COMPARATORS.items()]
+    planners.sort(key=lambda one: one.plan.predicted_ms)
     first = [Contender("the fastest before", plan) for plan in known[:1]]
     others = [Contender(f"number {i} before", plan) for i, plan in enumerate(known[1:], 2)]
-    limit = best.predicted_ms * (1 + margin)
-    near = [one for one in found[1:] + others if one.plan.predicted_ms <= limit]
+    far = [
+        one for one in planners if splits(one.plan) and one.plan.predicted_ms <= best.predicted_ms * (1 + FAR_MARGIN)
+    ]
+    near = [one for one in found[1:] + planners + others if one.plan.predicted_ms <= best.predicted_ms * (1 + margin)]
     chosen_: list[Contender] = []
-    for one in [found[0], *first, *near]:
+    for one in [found[0], *first, *far, *near]:
         if len(chosen_) < most and not single(one.plan) and all(apart(one.plan, other.plan) for other in chosen_):
             chosen_.append(one)
     return chosen_
+
+
+def splits(plan: Plan) -> bool:
+    return any(line.placement.on == "split" for line in plan.operators)
 
 
 def placements(plan: Plan) -> tuple[Placement, ...]:
