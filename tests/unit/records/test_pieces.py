@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.unit.graph.graphs import POOL, conv2d, node, single
+from tests.unit.graph.cases import convolutions, poolings
+from tests.unit.graph.graphs import node, single
 from tests.unit.plan.networks import Network
 from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.graph.split import NoSplit, axes
@@ -40,33 +40,15 @@ def check(operator: Operator, graph: OpGraph) -> int:
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.integers(4, 24), st.integers(1, 3), st.integers(1, 6), st.sampled_from([1, 2, 3, 5]), st.integers(1, 2),
-    st.integers(1, 2), st.integers(0, 2), st.integers(0, 2), st.sampled_from([1, 2, 4]), st.booleans(),
-)  # fmt: skip
-def test_convolutions(
-    rows: int, width: int, blocks: int, kernel: int, stride: int, dilation: int, top: int, bottom: int, groups: int,
-    depthwise: bool,
-) -> None:  # fmt: skip
-    if rows + top + bottom < (kernel - 1) * dilation + 1:
-        return
-    outputs = groups * blocks
-    layout = "HWOI" if depthwise and groups > 1 else "HWIO"
-    inputs = groups if layout == "HWOI" else groups * width
-    attrs = {"strides": [stride, 1], "dilation": [dilation, 1], "padding": [top, 0, bottom, 0], "groups": groups}
-    operator, graph = conv2d(rows, inputs, outputs, kernel, kernel_layout=layout, **attrs)
-    check(operator, graph)
+@given(convolutions())
+def test_convolutions(case: tuple[Operator, OpGraph]) -> None:
+    check(*case)
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(3, 20), st.integers(1, 3), st.integers(1, 2), st.integers(0, 1), st.sampled_from(["max", "avg"]))
-def test_poolings(rows: int, size: int, stride: int, pad: int, how: str) -> None:
-    if pad >= size or rows + 2 * pad < size:
-        return
-    attrs = {**POOL, "pool_size": [size, size], "strides": [stride, stride], "padding": [pad] * 4}
-    out = (rows + 2 * pad - size) // stride + 1
-    across = (8 + 2 * pad - size) // stride + 1
-    check(*single([(1, rows, 8, 12)], [], node(f"nn.{how}_pool2d", attrs, "i0", (1, out, across, 12))))
+@given(poolings())
+def test_poolings(case: tuple[Operator, OpGraph]) -> None:
+    check(*case)
 
 
 @pytest.mark.parametrize("shape", [(1, 7, 5, 12), (3, 4), (2, 6, 8)])
