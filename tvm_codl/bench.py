@@ -13,7 +13,7 @@ from tvm_codl.device.opencl import default_records
 from tvm_codl.errors import CheckFailed, UserError
 from tvm_codl.frontend.model import LoadedModel
 from tvm_codl.frontend.reference import reference_outputs
-from tvm_codl.interleave import calm_down, settled
+from tvm_codl.interleave import calm_down, rounds
 from tvm_codl.measure.probe import Probe, whole_probes
 from tvm_codl.measure.session import open_remote
 from tvm_codl.plan.explain import ideal_ms, uniform_plan
@@ -149,8 +149,8 @@ def bench(
     samples: dict[str, list[float]] = {name: [] for name in modules}
     every = max(1, repeat // 5)
     for round_ in range(repeat):
-        for name, module in modules.items():
-            samples[name] += settled(module)
+        for name, times in rounds(modules, 1).items():
+            samples[name] += times
         if round_ % every == 0:
             operators.measure()
     # One library, one set of times: a plan that is a single processor is neither faster nor slower than itself.

@@ -20,7 +20,7 @@ from tvm_codl.device.opencl import default_records
 from tvm_codl.errors import CheckFailed, UsageError
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.interleave import calm_down, settled
+from tvm_codl.interleave import calm_down, rounds
 from tvm_codl.measure.probe import Probe, whole_probes
 from tvm_codl.measure.sharing import measure_sharing
 from tvm_codl.plan.candidates import Axes, candidates
@@ -186,10 +186,7 @@ def _measured(
             raise CheckFailed(f"{name}: the answer differs from onnxruntime's by {relative[name]:.2e} relative")
     calm_down()
     log(f"running {repeat} rounds of {len(modules)} models")
-    samples: dict[str, list[float]] = {name: [] for name in modules}
-    for _ in range(repeat):
-        for name, module in modules.items():
-            samples[name] += settled(module)
+    samples = rounds(modules, repeat)
     found = [
         Measured(name, Statistics.of(times), plans[name].predicted_ms, relative[name])
         for name, times in samples.items()
