@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tvm_codl.plan.explain import placement_words
+from tvm_codl.plan.explain import columns, placement_words
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 from tvm_codl.plan.prices import Prices
 
@@ -68,15 +68,7 @@ def difference_text(found: Difference, names: tuple[str, str]) -> str:
         more = None if line.a_ms is None or line.b_ms is None else line.b_ms - line.a_ms
         times = [_ms(line.a_ms), _ms(line.b_ms), "" if more is None else f"{more:+.3f}"]
         rows.append((str(line.operator), line.name[:40], *places, *times))  # type: ignore[arg-type]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    text = [
-        "  ".join(
-            cell.ljust(width) if column in (1, 2, 3) else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    text = text if found.lines else []
+    text = columns(rows, left=(1, 2, 3)) if found.lines else []
     text.append(f"{len(found.lines)} operators differ, {found.same} are the same")
     for letter, name, side in zip("ab", names, (found.a, found.b), strict=True):
         says = [f"{side.operators} operators"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from tvm_codl.errors import UserError
@@ -60,6 +60,18 @@ def placement_words(placement: Placement) -> str:
         return placement.on
     over = f"+{placement.over[0]}-{placement.over[1]}" if any(placement.over) else ""
     return f"{placement.axis}@{placement.at}{over}"
+
+
+def columns(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
+    """Lines of a table whose columns are as wide as they need; those of the numbers ``left`` begin at the left."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def uniform_plan(graph: OpGraph, on: Literal["cpu", "gpu"], model: str = "", device: str = "") -> Plan:

@@ -12,7 +12,7 @@ from tvm_codl.errors import UsageError, UserError
 from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.plan.candidates import Axes
 from tvm_codl.plan.energy import Energy, least_energy
-from tvm_codl.plan.explain import placement_words, uniform_plan
+from tvm_codl.plan.explain import columns, placement_words, uniform_plan
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.prices import Prices
 from tvm_codl.plan.problem import Problem
@@ -117,15 +117,7 @@ def what_if_text(found: WhatIf) -> str:
         places = placement_words(move.before), placement_words(move.after)
         times = f"{move.before_ms:.3f}", f"{move.after_ms:.3f}"
         rows.append((str(move.operator), move.name[:40], *places, *times, "asked" if move.asked else "moved"))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if column in (0, 4, 5) else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    lines = lines if found.moves else ["nothing changes: the plan has it there already"]
+    lines = columns(rows, left=(1, 2, 3, 6)) if found.moves else ["nothing changes: the plan has it there already"]
     asked = sum(move.asked for move in found.moves)
     totals = (
         ("the plan", found.as_is, ""),
