@@ -91,7 +91,7 @@ def make_adaptive(
     found, problem = learn(prepared, phone, Budget(seconds=budget_s), log, records, tuning_records)
     if plan is None:
         tools = toolchain(phone.profile, tuning_records)
-        plan = second_look(prepared, problem, contenders(problem, found.plan), phone, tools, log)
+        plan = second_look(prepared, problem, shortlist(problem, found.plan, records), phone, tools, log, records)
     return adaptive_plans(problem, plan)
 
 
