@@ -32,7 +32,7 @@ _ASSEMBLERS = frozenset(
     )
 )
 #: To be raised when a region is timed in another way (runtime/native/coexec/*_time.cc): what was measured before is stale.
-TIMING = 1
+TIMING = 2
 
 
 class Toolchain(msgspec.Struct, frozen=True):
@@ -55,7 +55,8 @@ class Toolchain(msgspec.Struct, frozen=True):
 
 def toolchain(profile: DeviceProfile, tuning_records: Path | None = None) -> Toolchain:
     """Targets for a phone of that profile, with the shipped records and the user's."""
-    cpu = cpu_target(mtriple=_option(profile.cpu_target, "mtriple"), mcpu=_option(profile.cpu_target, "mcpu"))
+    mcpu, mattr, mtriple = (_option(profile.cpu_target, name) for name in ("mcpu", "mattr", "mtriple"))
+    cpu = cpu_target(mcpu, mattr, mtriple)
     gpu = gpu_target(cpu, max_threads=profile.max_work_group or 256)
     records = (tuning_records,) if tuning_records else ()
     kernels = hashlib.sha256(f"{tvm.__version__}|{cpu}|{gpu}|{profile.gpu_version}|{TIMING}".encode())

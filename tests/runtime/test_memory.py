@@ -140,6 +140,84 @@ def test_memory_falls_where_tensors_lie_in_turn(tmp_path: Path) -> None:
         assert ours.memory_bytes.tensors <= 4 * size * copies
 
 
+def rows_in_two(layers: int) -> tuple[tvm.IRModule, int]:
+    """A chain of element-wise layers, each cut between the same two rows; and a tensor's bytes.
+
+    No row needs another one, so nobody waits.  A row's bytes are no multiple of what a sub-buffer must begin at.
+    """
+    net, shape, at = Network(), (1, 33, 50, 7), 15
+    x = relay.var("x", shape=shape)
+    value: relay.Expr = x
+    for step in range(layers):
+        pieces = []
+        for on, lo, hi in (("cpu", 0, at), ("gpu", at, shape[1])):
+            part = relay.strided_slice(value, [lo], [hi], strides=[1], axes=[1])
+            pieces.append(
+                net.region(
+                    on,
+                    lambda p, step=step: relay.nn.relu(p) + relay.const(float(step)),
+                    part,
+                    shapes=[(1, hi - lo, *shape[2:])],
+                )
+            )
+        value = relay.concatenate(pieces, axis=1)
+    return net.finish([x], value), int(np.prod(shape)) * 4
+
+
+def loaded(mod: tvm.IRModule, path: Path) -> tvm.runtime.Module:
+    built = build(mod, tvm.target.Target("llvm"), tvm.target.Target("opencl"))
+    return tvm.runtime.load_module(str(built.export(path)))
+
+
+@pytest.mark.parametrize("sharing", SHARINGS)
+def test_halves_of_a_chain_follow_each_other_without_a_wait(tmp_path: Path, sharing: str) -> None:
+    held = {}
+    for layers in (4, 9):
+        mod, size = rows_in_two(layers)
+        library = loaded(mod, tmp_path / f"{layers}.so")
+        program = json.loads(library["program"]())
+        assert program["events"] == 0
+        module = CoModule(library, tvm.cpu(), sharing=sharing)
+        for seed in range(3):
+            given = np.random.default_rng(seed).standard_normal((1, 33, 50, 7)).astype("float32")
+            wanted = np.maximum(given, 0) + sum(range(layers))
+            np.testing.assert_allclose(module.run({"x": given})[0], wanted, rtol=1e-6)
+        held[layers] = module.memory_bytes
+    assert held[9].scratch == held[4].scratch
+    if sharing == "svm":
+        assert held[9].scratch == 0
+        # The input, the output, and two tensors in between, however long the chain is.
+        assert held[9].tensors == held[4].tensors <= 4 * (size + 256)
+    else:
+        assert held[9].scratch > 0, "nothing went over memory of its own to meet the device's alignment"
+
+
+def softmaxes(*extents: int) -> tvm.IRModule:
+    """One region on the GPU for each extent, whose kernels need a workspace of that size."""
+    net = Network()
+    inputs, results = [], []
+    for number, extent in enumerate(extents):
+        x = relay.var(f"x{number}", shape=(64, extent))
+        inputs.append(x)
+        results.append(net.region("gpu", lambda p: relay.nn.softmax(p), x, shapes=[(64, extent)]))
+    return net.finish(inputs, relay.Tuple(results))
+
+
+def test_kernels_share_their_workspaces(tmp_path: Path) -> None:
+    """As much as the largest call needs, whatever ran before; one after the other, for the queue is in order."""
+    held, kept = [], []
+    given = np.random.default_rng(0).standard_normal((64, 4096)).astype("float32")
+    for number, extents in enumerate(((512,), (512, 512, 512), (256, 4096, 512), (512,))):
+        module = CoModule(loaded(softmaxes(*extents), tmp_path / f"{number}.so"), tvm.cpu())
+        found = module.run({f"x{i}": np.ascontiguousarray(given[:, :extent]) for i, extent in enumerate(extents)})
+        for extent, got in zip(extents, found, strict=True):
+            powers = np.exp(given[:, :extent] - given[:, :extent].max(axis=1, keepdims=True))
+            np.testing.assert_allclose(got, powers / powers.sum(axis=1, keepdims=True), rtol=1e-4)
+        held.append(module.memory_bytes.scratch)
+        kept.append(module)
+    assert 0 < held[0] == held[1] == held[3] < held[2]
+
+
 def test_a_library_is_saved_with_weights_that_only_the_gpu_holds() -> None:
     view = {"offset": 0, "shape": [256], "dtype": "float32"}
     program = {

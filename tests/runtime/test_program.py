@@ -88,6 +88,8 @@ def test_the_sound_program_is_taken() -> None:
         (changed("buffers", 0, "block", to=-3), "out of range"),
         (changed("buffers", to=[{**b, "block": 0, "at": 0} for b in PROGRAM["buffers"]]), "shares its memory"),
         (changed("buffers", to=[*PROGRAM["buffers"], *BLOCKS]), "two spaces"),
+        (changed("buffers", 0, "common", to=-1), "out of range"),
+        (changed("buffers", 0, "common", to=0), "shares its memory"),
     ],
 )
 def test_what_is_wrong_is_named(program: Any, words: str) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import resource
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tvm
+from tvm import relay
 
 from tests.runtime.partitions import answer, convolutions
-from tvm_codl.build.library import build
+from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value
+from tvm_codl.build.library import build, build_dataflow
 from tvm_codl.errors import DeviceError
 from tvm_codl.runtime.comodule import CoModule
 
@@ -69,3 +73,33 @@ def test_a_timeline_says_what_the_cpu_does_for_the_gpu(loaded: tuple) -> None:
     sharing = [e for e in module.timeline() if e["kind"] == "share"]
     assert {e["name"] for e in sharing} == {"feed", "signal"}
     assert {e["processor"] for e in sharing} == {"cpu"}
+
+
+def timed(shape: tuple[int, int], folder: Path) -> CoModule:
+    """A dense layer on the GPU in a library that is only timed: its weights of ``shape`` have no values."""
+    x = relay.var("x", shape=(1, shape[1]))
+    body = relay.nn.dense(x, relay.const(np.zeros(shape, "float32")))
+    function = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], body)))["main"]
+    roots = [Root((1, shape[1]), "float32"), Root((1, shape[0]), "float32")]
+    region = Region("dense", "gpu", "", function, [Argument(Value(0))], [Value(1)])
+    flow = Dataflow(roots, [region], [], [], timed_alone=True)
+    gpu = tvm.target.Target("opencl", host="llvm")
+    path = build_dataflow(flow, tvm.target.Target("llvm"), gpu, keep_weights=False).export(folder / f"{shape[0]}.so")
+    return CoModule(tvm.runtime.load_module(str(path)), tvm.cpu())
+
+
+def resident() -> int:
+    """Bytes of this process that have memory of their own."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="Linux tells what is resident")
+def test_weights_that_have_no_values_have_memory(opencl: None, tmp_path: Path) -> None:
+    """A buffer that was never written is one page of zeros, read from the first cache: no weight is that fast."""
+    timed((64, 64), tmp_path).time_region(0, 1, 0.0)  # a driver, a compiler
+    shape = (4096, 4096)
+    before = resident()
+    module = timed(shape, tmp_path)
+    gained = resident() - before
+    assert gained > 0.8 * 4 * shape[0] * shape[1]
+    assert all(ms > 0 for ms in module.time_region(0, 2, 0.0))

@@ -1,7 +1,8 @@
 """The co-executor's program: two in-order lists over the buffers, with waits only where data crosses.
 
 Buffers with one ``block`` lie in one piece of memory, from byte ``at`` on, and overlap where they are never needed at the
-same time (:mod:`.lifetimes`).
+same time (:mod:`.lifetimes`).  A block is of one space.  Where both processors have one memory, buffers with a ``common``
+lie together in one piece instead, whatever their space, each from that byte on.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tvm_codl.build.kernels import CompiledRegion, Kernels, Operand, memory_shap
 FORMAT = 1
 #: Of a buffer's place, in bytes.  No device known to us wants more of a sub-buffer (Adreno, Mali: 128; NVIDIA: 512).
 ALIGNMENT = 1024
+COMMON_ALIGNMENT = 128  # of an address: OpenCL's largest type, two of TVM's vectors
 HOST_ALIGNMENT = 64  # kCpuAlignment of the co-executor, whose blocks are multiples of it
 JsonObject = dict[str, Any]
 
@@ -56,13 +58,12 @@ class _Writer:
         self.flow, self.kernels = flow, kernels
         self.buffers: list[JsonObject] = []
         self.lists: dict[str, list[JsonObject]] = {"cpu": [], "gpu": []}
-        self.events = 0
         self.root_buffer: dict[int, int] = {}  # a piece of a joined tensor is part of that one's buffer, and has none
         self.weights: list[JsonObject] = []
         self.weight_buffer: dict[tuple[str, str], int] = {}
         self.make_weights()
-        self.scratch: dict[tuple[int, int], int] = {}  # by region and slot
-        for processor, built in kernels.items():
+        self.scratch: dict[tuple[int, int], int] = {}  # by region and slot: what lies in the slot now
+        for processor, built in kernels.items() if flow.timed_alone else ():
             self.make_scratch(built.regions, processor)
 
     def buffer(self, size: int, space: str) -> int:
@@ -84,15 +85,12 @@ class _Writer:
                 self.weight_buffer[processor, name] = held[stored]
 
     def make_scratch(self, regions: list[CompiledRegion], processor: str) -> None:
-        """A buffer for every slot of every region; of regions that are timed one by one, for all regions' slots."""
-        shared: list[int] = []
-        if self.flow.timed_alone:
-            slots = max((len(r.scratch) for r in regions), default=0)
-            sizes = [max((r.scratch[k] for r in regions if k < len(r.scratch)), default=1) for k in range(slots)]
-            shared = [self.buffer(size, processor) for size in sizes]
+        """A buffer for every slot, for all regions' slots together: they are timed one by one."""
+        slots = max((len(r.scratch) for r in regions), default=0)
+        sizes = [max((r.scratch[k] for r in regions if k < len(r.scratch)), default=1) for k in range(slots)]
+        shared = [self.buffer(size, processor) for size in sizes]
         for region in regions:
-            for slot, size in enumerate(region.scratch):
-                self.scratch[region.region, slot] = shared[slot] if shared else self.buffer(size, processor)
+            self.scratch |= {(region.region, slot): shared[slot] for slot in range(len(region.scratch))}
 
     def buffer_of(self, root: int) -> int:
         if root not in self.root_buffer:
@@ -135,7 +133,13 @@ class _Writer:
     def calls(self, compiled: CompiledRegion, processor: str) -> list[JsonObject]:
         steps: list[JsonObject] = []
         for call in compiled.calls:
-            args = [self.operand(compiled.region, processor, o) for o in call.operands]
+            given = len(call.operands) - call.outputs
+            args = [self.operand(compiled.region, processor, o) for o in call.operands[:given]]
+            for o in call.operands[given:]:
+                # Tensors that come one after the other in a slot of TVM's have nothing else in common: each is a buffer.
+                if o.kind == "scratch" and not self.flow.timed_alone:
+                    self.scratch[compiled.region, o.index] = self.buffer(_bytes(o.shape, o.dtype), processor)
+                args.append(self.operand(compiled.region, processor, o))
             at = {"region": compiled.region}
             if call.function:
                 steps.append({"do": "call", "function": call.function, "args": args, "outputs": call.outputs, **at})
@@ -144,15 +148,18 @@ class _Writer:
         return steps
 
     def share_memory(self, ports: list[JsonObject]) -> None:
-        """Gives the tensors of each space places in one block; ports keep their own memory, as do weights: the next run
-        may take the same input again."""
+        """Gives the tensors of each space places in one block, and those of all spaces places in common; ports keep
+        their own memory, as do weights: the next run may take the same input again."""
         kept = {view["buffer"] for view in ports} | {weight["buffer"] for weight in self.weights}
-        steps = ([_touching(s) for s in self.lists["cpu"]], [_touching(s) for s in self.lists["gpu"]])
-        order = lifetimes.Order(steps)
+        order = lifetimes.Order(([_touching(s) for s in self.lists["cpu"]], [_touching(s) for s in self.lists["gpu"]]))
+        sizes = {i: b["bytes"] for i, b in enumerate(self.buffers) if i not in kept}
+        spaces = {self.buffers[i]["space"] for i in sizes}
         for block, space in enumerate(("cpu", "gpu", "shared")):
-            own = {i: b["bytes"] for i, b in enumerate(self.buffers) if b["space"] == space and i not in kept}
+            own = {i: size for i, size in sizes.items() if self.buffers[i]["space"] == space}
             for index, at in lifetimes.places(order, own, ALIGNMENT).items():
                 self.buffers[index] |= {"block": block, "at": at}
+        for index, at in lifetimes.places(order, sizes if len(spaces) > 1 else {}, COMMON_ALIGNMENT).items():
+            self.buffers[index]["common"] = at
 
 
 def _touching(step: JsonObject) -> lifetimes.Step:
@@ -161,7 +168,8 @@ def _touching(step: JsonObject) -> lifetimes.Step:
     if step["do"] == "signal":
         return lifetimes.Step(signals=step["event"])
     views = step["args"] if step["do"] == "call" else [step[key] for key in ("from", "to", "view") if key in step]
-    return lifetimes.Step(tuple(view["buffer"] for view in views))
+    touched = [(v["buffer"], v["offset"], _bytes(tuple(v["shape"]), v["dtype"])) for v in views]
+    return lifetimes.Step(tuple(lifetimes.Touch(buffer, at, at + size) for buffer, at, size in touched))
 
 
 def _overlap(a: Value, b: Value, extent: int) -> tuple[int, int] | None:
@@ -184,9 +192,6 @@ def write(flow: Dataflow, kernels: dict[str, Kernels]) -> JsonObject:
     for _, value in flow.inputs:
         writers.setdefault(value.root, []).append((-1, value))
 
-    def extent_axis(*parts: Value) -> int:
-        return next((p.axis for p in parts if p.axis >= 0), flow.roots[parts[0].root].contiguous_axis())
-
     # What each writer's range must show the other processor: the hull of all that is read there.
     crossings: dict[tuple[int, int, str], _Crossing] = {}
     needs: dict[tuple[int, str], list[int]] = {}
@@ -197,7 +202,7 @@ def write(flow: Dataflow, kernels: dict[str, Kernels]) -> JsonObject:
             made_on = "cpu" if source < 0 else flow.regions[source].processor
             if made_on == processor:
                 continue
-            axis = extent_axis(value, part)
+            axis = next((p.axis for p in (value, part) if p.axis >= 0), flow.roots[part.root].contiguous_axis())
             both = _overlap(value, part, flow.roots[part.root].shape[axis])
             if both is None:
                 continue
@@ -212,18 +217,15 @@ def write(flow: Dataflow, kernels: dict[str, Kernels]) -> JsonObject:
         part = Value(crossing.root) if whole else Value(crossing.root, crossing.axis, crossing.lo, crossing.hi)
         return {"do": kind, "view": writer.part_view(part)}
 
-    order = {
-        i: k for p in ("cpu", "gpu") for k, i in enumerate(i for i, r in enumerate(flow.regions) if r.processor == p)
-    }
     signal_of: dict[int, int] = {}
     waited = {"cpu": -1, "gpu": -1}
     waits: dict[int, list[int]] = {}
     for reader in range(len(flow.regions) + 1):
         processor = flow.regions[reader].processor if reader < len(flow.regions) else "cpu"
-        sources = sorted(set(needs.get((reader, processor), [])), key=lambda s: order[s])
+        sources = sorted(set(needs.get((reader, processor), [])))
         # In-order lists: the latest source stands for all before it.
-        if sources and order[sources[-1]] > waited[processor] and reader < len(flow.regions):
-            waited[processor] = order[sources[-1]]
+        if sources and sources[-1] > waited[processor] and reader < len(flow.regions):
+            waited[processor] = sources[-1]
             signal_of.setdefault(sources[-1], len(signal_of))
             waits[reader] = [sources[-1]]
 
@@ -286,10 +288,11 @@ class MemoryBytes(msgspec.Struct, frozen=True):
 def memory_bytes(program: JsonObject) -> MemoryBytes:
     """What a program takes where both processors share one memory; where they have two, or map it, it is more."""
     weights = {weight["buffer"] for weight in program["weights"]}
-    blocks: dict[int, int] = {}
+    blocks: dict[int | str, int] = {}
     for index, buffer in enumerate(program["buffers"]):
         if index not in weights:
-            block = buffer.get("block", -1 - index)
-            blocks[block] = max(blocks.get(block, 0), buffer.get("at", 0) + buffer["bytes"])
+            block = "common" if "common" in buffer else buffer.get("block", -1 - index)
+            end = buffer.get("common", buffer.get("at", 0)) + buffer["bytes"]
+            blocks[block] = max(blocks.get(block, 0), end)
     rounded = sum(-(-size // HOST_ALIGNMENT) * HOST_ALIGNMENT for size in blocks.values())
     return MemoryBytes(sum(program["buffers"][index]["bytes"] for index in weights), rounded)

@@ -84,6 +84,14 @@ class GpuList {
     size_t bytes = 0;
     bool counted = true;  // a copy that the network itself asks for (a reshape) is none of sharing's
   };
+  // Memory that a call needs beside its arguments.  The queue is in order: what one call is done with serves the next,
+  // so calls share slots, each as large as the largest that any call puts there.
+  struct Loan {
+    enum class For { kKernelArg, kCopyFrom, kCopyTo } what;
+    size_t index = 0;  // of launches_ or copies_
+    cl_uint arg = 0;
+    size_t slot = 0;
+  };
   struct Command {
     enum class Type { kLaunch, kCopy, kTransfer, kWait, kSignal } type;
     size_t index = 0;  // of launches_, copies_; or the event
@@ -92,7 +100,9 @@ class GpuList {
 
   void Compile(size_t step, const std::vector<tvm::runtime::Module>& libraries);
   void Record(size_t step, const tvm::runtime::PackedFunc& function);
-  cl_mem Scratch(cl_mem pooled);
+  void RecordAll(const std::vector<tvm::runtime::Module>& libraries);
+  void GiveSlots(const std::map<cl_mem, size_t>& wanted, const std::vector<std::pair<cl_mem, Loan>>& loans);
+  void Lend();
   Place PlaceOf(const View& view) const;
   void EnqueueCopy(const Copy& copy, cl_uint waits, const cl_event* wait_list, cl_event* done);
   void Enqueue(const Command& command, cl_event* done);
@@ -109,8 +119,9 @@ class GpuList {
   Queue profiled_;
   std::vector<Launch> launches_;
   std::vector<Copy> copies_;
-  std::vector<Mem> scratch_;
-  std::map<std::pair<cl_mem, size_t>, cl_mem> scratch_of_;
+  std::vector<Mem> scratch_;           // by slot
+  std::vector<size_t> scratch_bytes_;  // by slot
+  std::vector<Loan> loans_;            // until the slots have their memory
   std::vector<Command> commands_;
   std::vector<size_t> command_end_;               // by step: one past its last command
   std::vector<std::vector<size_t>> commands_of_;  // by region

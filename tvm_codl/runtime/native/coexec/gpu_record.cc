@@ -1,7 +1,9 @@
 // Recording: every function of the list is called once, and what it launches becomes commands.
 #include <opencl_common.h>
 
+#include <algorithm>
 #include <cstring>
+#include <future>
 
 #include "../opencl/launch_recorder.h"
 #include "cpu_list.h"
@@ -14,6 +16,16 @@ using tvm::runtime::PackedFunc;
 using tvm::runtime::TVMArgs;
 using tvm::runtime::TVMRetValue;
 using tvm::runtime::cl::BufferDescriptor;
+
+namespace {
+
+size_t BytesOf(cl_mem mem) {
+  size_t bytes = 0;
+  Check(clGetMemObjectInfo(mem, CL_MEM_SIZE, sizeof(bytes), &bytes, nullptr), "clGetMemObjectInfo");
+  return bytes;
+}
+
+}  // namespace
 
 GpuList::GpuList(const Program& program, const std::vector<Module>& libraries, OpenCLDevice device, Memory* memory)
     : program_(program), device_(device), memory_(memory) {
@@ -28,10 +40,10 @@ GpuList::GpuList(const Program& program, const std::vector<Module>& libraries, O
   gpu_events_.resize(events);
   gpu_signal_at_.resize(events, 0);
   throttle_.resize(kThrottleSlots);
-  for (size_t i = 0; i < program.gpu.size(); ++i) {
-    Compile(i, libraries);
-    command_end_.push_back(commands_.size());
-  }
+  // TVM lends workspaces from a pool of the thread's own, in pieces as large as any that this thread ever wanted.  A
+  // thread that is new sees what these calls want, and gives it back when it ends.
+  std::async(std::launch::async, [this, &libraries] { RecordAll(libraries); }).get();
+  Lend();
   commands_of_.resize(program.regions.size());
   for (size_t i = 0; i < commands_.size(); ++i) {
     const Command& command = commands_[i];
@@ -40,6 +52,13 @@ GpuList::GpuList(const Program& program, const std::vector<Module>& libraries, O
     if (region >= 0) commands_of_[static_cast<size_t>(region)].push_back(i);
   }
   profile_.reserve(commands_.size());
+}
+
+void GpuList::RecordAll(const std::vector<Module>& libraries) {
+  for (size_t i = 0; i < program_.gpu.size(); ++i) {
+    Compile(i, libraries);
+    command_end_.push_back(commands_.size());
+  }
 }
 
 void GpuList::Compile(size_t index, const std::vector<Module>& libraries) {
@@ -66,16 +85,19 @@ void GpuList::Compile(size_t index, const std::vector<Module>& libraries) {
   }
 }
 
-// A workspace that TVM's pool lent for the recorded call: the pool will lend it again, so the replay has its own.
-cl_mem GpuList::Scratch(cl_mem pooled) {
-  size_t bytes = 0;
-  Check(clGetMemObjectInfo(pooled, CL_MEM_SIZE, sizeof(bytes), &bytes, nullptr), "clGetMemObjectInfo");
-  cl_mem& own = scratch_of_[{pooled, bytes}];
-  if (own == nullptr) {
-    scratch_.push_back(memory_->NewDeviceBuffer(bytes));
-    own = scratch_.back().get();
+// Gives the slots their memory, and whoever needs it the slots.
+void GpuList::Lend() {
+  for (size_t bytes : scratch_bytes_) scratch_.push_back(memory_->NewDeviceBuffer(bytes));
+  for (const Loan& loan : loans_) {
+    const cl_mem mem = scratch_[loan.slot].get();
+    if (loan.what == Loan::For::kKernelArg) {
+      Check(clSetKernelArg(launches_[loan.index].kernel.get(), loan.arg, sizeof(mem), &mem), "clSetKernelArg");
+    } else {
+      Copy& copy = copies_[loan.index];
+      (loan.what == Loan::For::kCopyFrom ? copy.from : copy.to).mem = mem;
+    }
   }
-  return own;
+  loans_.clear();
 }
 
 GpuList::Place GpuList::PlaceOf(const View& view) const {
@@ -98,7 +120,10 @@ void GpuList::Record(size_t index, const PackedFunc& function) {
   std::vector<std::vector<int64_t>> shapes(n);
   std::vector<Memory::DeviceArg> device_args(n);
   std::map<cl_mem, size_t> by_token;
-  std::vector<Copy> after;
+  std::vector<std::pair<cl_mem, Copy>> after;
+  // What the call needs beside its arguments: bytes, by a handle that stands for them until they have a slot.
+  std::map<cl_mem, size_t> wanted;
+  std::vector<std::pair<cl_mem, Loan>> loans;
   for (size_t i = 0; i < n; ++i) {
     const View& view = step.args[i];
     descriptors[i].buffer = reinterpret_cast<cl_mem>(&descriptors[i]);
@@ -112,26 +137,27 @@ void GpuList::Record(size_t index, const PackedFunc& function) {
     tensors[i].shape = shapes[i].data();
     values[i].v_handle = &tensors[i];
     device_args[i] = memory_->Device(view);
-    if (!device_args[i].usable()) {
-      scratch_.push_back(memory_->NewDeviceBuffer(static_cast<size_t>(view.bytes)));
-      device_args[i].mem = scratch_.back().get();
-      const Place bounce{device_args[i].mem, 0, nullptr};
-      const auto bytes = static_cast<size_t>(view.bytes);
-      if (i < first_output) {
-        commands_.push_back({Command::Type::kCopy, copies_.size(), index});
-        copies_.push_back({PlaceOf(view), bounce, bytes, true});
-      } else {
-        after.push_back({bounce, PlaceOf(view), bytes, true});
-      }
+    if (device_args[i].usable()) continue;
+    const cl_mem token = descriptors[i].buffer;
+    const auto bytes = static_cast<size_t>(view.bytes);
+    wanted[token] = bytes;
+    if (i >= first_output) {
+      after.push_back({token, {Place{}, PlaceOf(view), bytes, true}});
+      continue;
     }
+    loans.push_back({token, {Loan::For::kCopyTo, copies_.size(), 0, 0}});
+    commands_.push_back({Command::Type::kCopy, copies_.size(), index});
+    copies_.push_back({PlaceOf(view), Place{}, bytes, true});
   }
 
   std::vector<RecordedLaunch> recorded;
+  std::vector<Mem> released;
   {
     LaunchRecorder recorder;
     TVMRetValue result;
     function.CallPacked(TVMArgs(values.data(), codes.data(), static_cast<int>(n)), &result);
     recorded = recorder.Take();
+    for (cl_mem mem : recorder.TakeReleased()) released.emplace_back(mem);
   }
   for (const RecordedLaunch& record : recorded) {
     cl_int status = CL_SUCCESS;
@@ -151,7 +177,7 @@ void GpuList::Record(size_t index, const PackedFunc& function) {
       cl_mem mem = nullptr;
       if (bytes.size() == sizeof(mem)) std::memcpy(&mem, bytes.data(), sizeof(mem));
       auto token = by_token.find(mem);
-      if (token != by_token.end()) {
+      if (token != by_token.end() && device_args[token->second].usable()) {
         const Memory::DeviceArg& device_arg = device_args[token->second];
         if (device_arg.svm != nullptr) {
           Check(clSetKernelArgSVMPointer(launch.kernel.get(), arg, device_arg.svm), "clSetKernelArgSVMPointer");
@@ -159,8 +185,10 @@ void GpuList::Record(size_t index, const PackedFunc& function) {
           Check(clSetKernelArg(launch.kernel.get(), arg, sizeof(cl_mem), &device_arg.mem), "clSetKernelArg");
         }
       } else if (bytes.size() == sizeof(mem)) {
-        const cl_mem scratch = Scratch(mem);
-        Check(clSetKernelArg(launch.kernel.get(), arg, sizeof(cl_mem), &scratch), "clSetKernelArg");
+        // A bounce, or a workspace that TVM's pool lent for this call: it will lend it again, so the replay has its
+        // own.
+        if (token == by_token.end()) wanted[mem] = BytesOf(mem);
+        loans.push_back({mem, {Loan::For::kKernelArg, launches_.size(), arg, 0}});
       } else {
         Check(clSetKernelArg(launch.kernel.get(), arg, bytes.size(), bytes.data()), "clSetKernelArg");
       }
@@ -168,9 +196,28 @@ void GpuList::Record(size_t index, const PackedFunc& function) {
     commands_.push_back({Command::Type::kLaunch, launches_.size(), index});
     launches_.push_back(std::move(launch));
   }
-  for (const Copy& copy : after) {
+  for (const auto& [token, copy] : after) {
+    loans.push_back({token, {Loan::For::kCopyFrom, copies_.size(), 0, 0}});
     commands_.push_back({Command::Type::kCopy, copies_.size(), index});
     copies_.push_back(copy);
+  }
+  GiveSlots(wanted, loans);
+}
+
+// The largest first, so that slots of different calls are alike.
+void GpuList::GiveSlots(const std::map<cl_mem, size_t>& wanted, const std::vector<std::pair<cl_mem, Loan>>& loans) {
+  std::vector<std::pair<size_t, cl_mem>> falling;
+  for (const auto& [handle, bytes] : wanted) falling.emplace_back(bytes, handle);
+  std::sort(falling.rbegin(), falling.rend());
+  if (scratch_bytes_.size() < falling.size()) scratch_bytes_.resize(falling.size(), 0);
+  std::map<cl_mem, size_t> slot_of;
+  for (size_t slot = 0; slot < falling.size(); ++slot) {
+    scratch_bytes_[slot] = std::max(scratch_bytes_[slot], falling[slot].first);
+    slot_of[falling[slot].second] = slot;
+  }
+  for (auto [handle, loan] : loans) {
+    loan.slot = slot_of.at(handle);
+    loans_.push_back(loan);
   }
 }
 

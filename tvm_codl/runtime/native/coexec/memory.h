@@ -85,7 +85,9 @@ class Memory {
     void* svm = nullptr;
     cl_mem mem = nullptr;
     int64_t bytes = 0;
+    Space space = Space::kCpu;
     bool weight = false;  // a weight of the store, which owns it
+    bool timed = false;   // a weight without a value
     std::unique_ptr<uint8_t, Free> owned_host;
     Mem owned_mem;
     void* owned_svm = nullptr;
@@ -98,7 +100,7 @@ class Memory {
   void Release() noexcept;
   void Place();
   void PlaceWeight(const Weight& weight);
-  void Allocate(Space space, Block* block);
+  void Allocate(Block* block);
   uint8_t* MapRange(cl_command_queue queue, const View& view, cl_map_flags flags, bool block, cl_uint waits,
                     const cl_event* wait_list, cl_event* done);
 

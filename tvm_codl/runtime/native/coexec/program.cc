@@ -110,6 +110,9 @@ class Parser {
       buffer.block = static_cast<int>(Integer(Field(object, "block"), "block", 0, kMostBlocks));
       buffer.at = Integer(Field(object, "at"), "at", 0, kLargestBuffer);
     }
+    if (object.count("common") != 0) {
+      buffer.common = Integer(Field(object, "common"), "common", 0, kLargestBuffer);
+    }
     program_.buffers.push_back(buffer);
   }
 
@@ -212,7 +215,7 @@ class Parser {
     for (const Buffer& buffer : program_.buffers) ++held[static_cast<size_t>(buffer.block)];
     auto check = [&](int index) {
       const Buffer& buffer = program_.buffers[static_cast<size_t>(index)];
-      if (buffer.at != 0 || held[static_cast<size_t>(buffer.block)] != 1) {
+      if (buffer.at != 0 || buffer.common >= 0 || held[static_cast<size_t>(buffer.block)] != 1) {
         Fail("a weight, input or output that shares its memory");
       }
     };

@@ -19,12 +19,14 @@ enum class Processor { kCpu, kGpu };
 enum class Space { kCpu, kGpu, kShared };
 
 // Buffers of one block lie in one piece of memory, each from its byte `at` on.  Where they overlap, the lists never
-// need them at the same time: whoever wrote the program saw to that.
+// need them at the same time: whoever wrote the program saw to that.  Where both processors have one memory, buffers
+// with a `common` lie together in one piece instead, each from that byte on.
 struct Buffer {
   int64_t bytes = 0;
   Space space = Space::kCpu;
   int block = -1;
   int64_t at = 0;
+  int64_t common = -1;
 };
 
 // A compact tensor inside a buffer, `offset` bytes from its start.

@@ -7,7 +7,10 @@ thread_local LaunchRecorder* current_recorder = nullptr;
 }
 
 LaunchRecorder::LaunchRecorder() : outer_(current_recorder) { current_recorder = this; }
-LaunchRecorder::~LaunchRecorder() { current_recorder = outer_; }
+LaunchRecorder::~LaunchRecorder() {
+  current_recorder = outer_;
+  for (cl_mem mem : released_) clReleaseMemObject(mem);  // nobody took them: the recorded call failed
+}
 LaunchRecorder* LaunchRecorder::Current() { return current_recorder; }
 
 void LaunchRecorder::SetArg(cl_kernel kernel, cl_uint index, size_t size, const void* value) {

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 namespace tvm_codl {
@@ -34,10 +35,14 @@ class LaunchRecorder {
   void SetArg(cl_kernel kernel, cl_uint index, size_t size, const void* value);
   void Launch(cl_kernel kernel, cl_uint dims, const size_t* global, const size_t* local);
   std::vector<RecordedLaunch> Take() { return std::move(launches_); }
+  // A buffer that is given up while it is recorded may stand in a launch; whoever takes the list releases it.
+  void Release(cl_mem mem) { released_.push_back(mem); }
+  std::vector<cl_mem> TakeReleased() { return std::exchange(released_, {}); }
 
  private:
   std::map<cl_kernel, std::map<cl_uint, std::vector<uint8_t>>> pending_;
   std::vector<RecordedLaunch> launches_;
+  std::vector<cl_mem> released_;
   LaunchRecorder* outer_;
 };
 

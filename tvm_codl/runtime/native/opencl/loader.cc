@@ -1,10 +1,10 @@
 // The OpenCL entry points that the plugin uses, forwarded to a library that is found at run time.
 //
 // A phone's vendor library is not there at link time, and pip's OpenCL loader has a name of its own, so nothing links
-// against libOpenCL.  CODL_OPENCL_LIBRARY names it; else the usual names are tried.  Two calls do more than forward:
-// launches go to this thread's LaunchRecorder while one is active, and the first platform query runs with the
-// affinity of CODL_GPU_CORES, which the driver's worker threads inherit (a CPU driver's workers would else share the
-// core of the thread that asked).  And kernels are compiled under one name (nameless.h).
+// against libOpenCL.  CODL_OPENCL_LIBRARY names it; else the usual names are tried.  Some calls do more than forward:
+// launches go to this thread's LaunchRecorder while one is active, and so do buffers that are released then; the first
+// platform query runs with the affinity of CODL_GPU_CORES, which the driver's worker threads inherit (a CPU driver's
+// workers would else share the core of the thread that asked).  And kernels are compiled under one name (nameless.h).
 #include <CL/cl.h>
 #include <dlfcn.h>
 
@@ -132,6 +132,15 @@ extern "C" CL_API_ENTRY cl_int CL_API_CALL clReleaseProgram(cl_program program) 
   return entry(program);
 }
 
+extern "C" CL_API_ENTRY cl_int CL_API_CALL clReleaseMemObject(cl_mem mem) {
+  static auto* const entry = reinterpret_cast<decltype(&clReleaseMemObject)>(Symbol("clReleaseMemObject"));
+  if (auto* recorder = tvm_codl::LaunchRecorder::Current()) {
+    recorder->Release(mem);
+    return CL_SUCCESS;
+  }
+  return entry(mem);
+}
+
 using BuildNotify = void(CL_CALLBACK*)(cl_program, void*);
 using EventNotify = void(CL_CALLBACK*)(cl_event, cl_int, void*);
 
@@ -153,7 +162,6 @@ FORWARD(cl_mem, clCreateImage,
         (cl_context c, cl_mem_flags f, const cl_image_format* i, const cl_image_desc* d, void* h, cl_int* e),
         (c, f, i, d, h, e))
 FORWARD(cl_int, clRetainMemObject, (cl_mem m), (m))
-FORWARD(cl_int, clReleaseMemObject, (cl_mem m), (m))
 FORWARD(cl_int, clGetMemObjectInfo, (cl_mem m, cl_mem_info k, size_t n, void* v, size_t* r), (m, k, n, v, r))
 FORWARD(cl_program, clCreateProgramWithBinary,
         (cl_context c, cl_uint n, const cl_device_id* d, const size_t* l, const unsigned char** b, cl_int* s,
