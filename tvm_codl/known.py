@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tvm_codl.cost.kept_sharing import kept_sharing
+from tvm_codl.cost.kept_sharing import kept_sharing, usual_sharing
 from tvm_codl.cost.model import CostModel
 from tvm_codl.device.opencl import default_records
 from tvm_codl.device.power import Power
@@ -72,7 +72,8 @@ def recall(
     tools = toolchain(profile, tuning_records)
     own = [record for record in known if record.build == tools.kernel_id]
     kept = kept_sharing(path, name, tools.kernel_id)
-    if not own or kept is None:
+    sharing = usual_sharing(path, name, tools.kernel_id)
+    if not own or kept is None or sharing is None:
         what = "measurement" if not own else "sharing costs"
         raise NotKept(
             f"{path} holds no {what} of {name} with today's kernels",
@@ -82,7 +83,7 @@ def recall(
     when = datetime.fromtimestamp(kept.when).astimezone().strftime("%Y-%m-%d %H:%M")
     log(f"priced by {len(own)} records of {name}, and what sharing cost there on {when}: no phone was asked")
     model = learner(profile, tools)(own)
-    problem = Problem(prepared.graph, prepared.axes, model, kept.sharing, prepared.name, name)
+    problem = Problem(prepared.graph, prepared.axes, model, sharing, prepared.name, name)
     return Known(problem, model, profile)
 
 

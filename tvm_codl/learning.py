@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tvm_codl.cost.device import DeviceFacts
-from tvm_codl.cost.kept_sharing import keep_sharing
+from tvm_codl.cost.kept_sharing import keep_sharing, usual_sharing
 from tvm_codl.cost.model import CostModel, samples_of
 from tvm_codl.device.opencl import default_records
 from tvm_codl.device.profile import DeviceProfile
@@ -17,7 +17,7 @@ from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.guided import Guided, grid_probes, guide
 from tvm_codl.measure.session import Session
 from tvm_codl.measure.sharing import measure_sharing
-from tvm_codl.plan.measured import correction
+from tvm_codl.plan.measured import calibrated, correction
 from tvm_codl.plan.problem import Problem
 from tvm_codl.prepared import Prepared
 from tvm_codl.records.record import Record
@@ -70,6 +70,7 @@ def learn(
         session = measuring(prepared, phone, tools, store, log)
         sharing = measure_sharing(phone, tools.cpu, tools.gpu)
         keep_sharing(store.path, phone.profile.name, tools.kernel_id, sharing)
+        sharing = usual_sharing(store.path, phone.profile.name, tools.kernel_id) or sharing
         log(
             f"a wait costs {sharing.wait_cpu_ms * 1e3:.0f} us, a change of layout {sharing.relayout_ms_per_mb:.2f} ms/MB"
         )
@@ -85,11 +86,12 @@ def learn(
             fit=learner(phone.profile, tools),
             log=log,
         )
-        factor = correction(store.plans(device=phone.profile.name, build=tools.kernel_id), prepared.graph)
+        runs = list(store.plans(device=phone.profile.name, build=tools.kernel_id))
+    factor, own = correction(runs, prepared.graph), calibrated(runs, prepared.graph)
     if factor != 1:
         log(f"plans that share took {factor:.3f} times as long as predicted on this phone: so are they predicted now")
     device = phone.profile.name
-    problem = Problem(prepared.graph, prepared.axes, found.model, sharing, prepared.name, device, factor)
+    problem = Problem(prepared.graph, prepared.axes, found.model, sharing, prepared.name, device, factor, own)
     return msgspec.structs.replace(found, plan=problem.corrected(found.plan)), problem
 
 

@@ -6,12 +6,19 @@ most the line that it was writing.
 
 from __future__ import annotations
 
+import statistics
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from tvm_codl.cost.contention import usual_contention
 from tvm_codl.cost.sharing import SharingCost
+
+#: Of so many measurements the median is believed.
+LOOKS = 5
 
 
 class KeptSharing(msgspec.Struct, frozen=True):
@@ -36,18 +43,44 @@ def keep_sharing(store: Path, device: str, build: str, sharing: SharingCost) -> 
 
 def kept_sharing(store: Path, device: str, build: str) -> KeptSharing | None:
     """What was kept last of this device and build; None for nothing.  Lines of other versions are passed over."""
+    return next(iter(_kept(store, device, build)), None)
+
+
+def usual_sharing(store: Path, device: str, build: str) -> SharingCost | None:
+    """The median of each cost over what was kept last, :data:`LOOKS` times at most; None for nothing.
+
+    A few seconds of measuring meet a phone in one state, and a wait or a slow-down that is twice as long in the next
+    session is rather that state than the phone.
+    """
+    found = [one.sharing for one in _kept(store, device, build)[:LOOKS]]
+    if not found:
+        return None
+    usual = msgspec.convert(_middle([msgspec.to_builtins(one) for one in found]), SharingCost)
+    return msgspec.structs.replace(usual, contention=usual_contention([one.contention for one in found]))
+
+
+def _middle(values: Sequence[Any]) -> Any:
+    """Of each number in values of one structure; of an even count the lower middle, which was measured."""
+    if isinstance(values[0], Mapping):
+        return {key: _middle([value[key] for value in values]) for key in values[0]}
+    return statistics.median_low(values)
+
+
+def _kept(store: Path, device: str, build: str) -> list[KeptSharing]:
+    """The newest first."""
     try:
         lines = _file(store).read_bytes().splitlines()
     except FileNotFoundError:
-        return None
+        return []
+    found = []
     for line in reversed(lines):
         try:
-            found = msgspec.json.decode(line, type=KeptSharing)
+            one = msgspec.json.decode(line, type=KeptSharing)
         except msgspec.DecodeError:
             continue
-        if (found.device, found.build) == (device, build):
-            return found
-    return None
+        if (one.device, one.build) == (device, build):
+            found.append(one)
+    return found
 
 
 def _file(store: Path) -> Path:

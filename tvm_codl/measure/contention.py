@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import tvm
 from tvm import relay
 
@@ -13,28 +15,34 @@ from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value
 from tvm_codl.build.library import build_dataflow
 from tvm_codl.cost.contention import Beside, Contention
 from tvm_codl.errors import DeviceError
+from tvm_codl.schedule.transfer import scheduled
 
-ROUNDS = 3
-REPEAT = 3
+ROUNDS = 5
+REPEAT = 2
 LEAST_MS = 1.0
 _FLOAT = 4
 
-Body = Callable[[relay.Expr], relay.Expr]
+
+class Kernel(NamedTuple):
+    """What a kernel reads, and does: a product with a matrix of weights (outputs, inputs), or adding one without."""
+
+    shape: tuple[int, ...]
+    weights: tuple[int, ...] = ()
+
+    def function(self) -> relay.Function:
+        x = relay.var("x", shape=self.shape)
+        weights = relay.const(np.zeros(self.weights, "float32"))
+        body = relay.nn.dense(x, weights) if self.weights else relay.add(x, relay.const(1.0))
+        return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], body)))["main"]
 
 
-def _compute(x: relay.Expr) -> relay.Expr:
-    """Much arithmetic on few bytes."""
-    for _ in range(8):
-        x = relay.sqrt(relay.add(x, relay.const(1.0)))
-    return x
-
-
-#: By what bounds it: shape of its input, and what it does.  Registers, a core's cache, a shared cache, memory.
-KERNELS: dict[str, tuple[tuple[int, ...], Body]] = {
-    "compute": ((1, 32, 32, 64), _compute),
-    "cache": ((1, 32, 32, 128), lambda x: relay.add(x, relay.const(1.0))),
-    "shared cache": ((1, 128, 64, 64), lambda x: relay.add(x, relay.const(1.0))),
-    "memory": ((1, 256, 256, 64), lambda x: relay.add(x, relay.const(1.0))),
+#: By what bounds them: arithmetic, as in most of a network; a core's cache; a shared cache; and memory, of which a matrix
+#: reads more than a phone's last cache holds, each weight once.
+KERNELS = {
+    "compute": Kernel((196, 512), (512, 512)),
+    "cache": Kernel((1, 32, 32, 128)),
+    "shared cache": Kernel((1, 128, 64, 64)),
+    "memory": Kernel((1, 8192), (1536, 8192)),
 }
 
 
@@ -42,28 +50,26 @@ def kernels() -> tuple[Dataflow, list[float]]:
     """Every kernel on the CPU, then every one on the GPU, each a region with buffers of its own; and their bytes."""
     roots, regions, moved = [], [], []
     for processor in ("cpu", "gpu"):
-        for name, (shape, body) in KERNELS.items():
-            x = relay.var("x", shape=shape)
-            function = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], body(x))))["main"]
-            roots += [Root(shape, "float32"), Root(shape, "float32")]
-            source, result = Value(len(roots) - 2), Value(len(roots) - 1)
-            regions.append(
-                Region(f"{processor}_{name.replace(' ', '_')}", processor, "", function, [Argument(source)], [result])
-            )
-            size = float(_FLOAT)
-            for extent in shape:
-                size *= extent
-            moved.append(2 * size)
+        for name, kernel in KERNELS.items():
+            function = kernel.function()
+            result = tuple(int(extent) for extent in function.ret_type.shape)
+            roots += [Root(kernel.shape, "float32"), Root(result, "float32")]
+            source, out = Value(len(roots) - 2), Value(len(roots) - 1)
+            name = f"{processor}_{name.replace(' ', '_')}"
+            regions.append(Region(name, processor, "", function, [Argument(source)], [out]))
+            held = [kernel.shape, result, *([kernel.weights] if kernel.weights else [])]
+            moved.append(float(_FLOAT * sum(math.prod(extents) for extents in held)))
     return Dataflow(roots, regions, [], [], timed_alone=True), moved
 
 
 def measure_contention(ready: Callable[[Any], Any], cpu: tvm.target.Target, gpu: tvm.target.Target) -> Contention:
-    """Times every kernel of each processor alone and beside every one of the other; under a second when built.
+    """Times every kernel of each processor alone and beside every one of the other; one or two seconds when built.
 
     ``ready`` sends a library to the phone and opens it.
     """
     flow, moved = kernels()
-    module = ready(build_dataflow(flow, cpu, gpu, keep_weights=False))
+    with scheduled():
+        module = ready(build_dataflow(flow, cpu, gpu, keep_weights=False))
     return Contention.fit(beside(module, flow, moved))
 
 
@@ -73,18 +79,21 @@ def beside(module: Any, flow: Dataflow, moved: list[float]) -> list[Beside]:
     Pairs that the phone cannot keep busy are left out.
     """
     on = [region.processor for region in flow.regions]
-    samples: dict[tuple[int, int | None], list[float]] = {}
+    alone: dict[int, list[float]] = {}
+    ratios: dict[tuple[int, int], list[float]] = {}
     for _ in range(ROUNDS):
         for i in range(len(on)):
-            for other in (None, *(k for k in range(len(on)) if on[k] != on[i])):
+            own = median(module.time_region_busy(i, None, REPEAT, LEAST_MS))
+            alone.setdefault(i, []).append(own)
+            for other in (k for k in range(len(on)) if on[k] != on[i]):
                 try:
                     times = module.time_region_busy(i, other, REPEAT, LEAST_MS)
                 except DeviceError:
                     continue
-                samples.setdefault((i, other), []).extend(times)
-    middle = {pair: median(times) for pair, times in samples.items()}
+                # Against the time of the same moment: a phone's speed is not the same all the time.
+                ratios.setdefault((i, other), []).append(median(times) / own)
+    middle = {i: median(times) for i, times in alone.items()}
     return [
-        Beside(on[i], moved[i], middle[i, None], moved[other], middle[other, None], busy)  # type: ignore[arg-type]
-        for (i, other), busy in middle.items()
-        if other is not None
+        Beside(on[i], moved[i], middle[i], moved[other], middle[other], middle[i] * median(found))  # type: ignore[arg-type]
+        for (i, other), found in ratios.items()
     ]

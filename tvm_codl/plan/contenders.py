@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from tvm_codl.cost.contention import Contention, Side
 from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.plan.candidates import Candidate
 from tvm_codl.plan.comparators import COMPARATORS
@@ -129,12 +128,8 @@ def _doubted(problem: Problem, doubt: Doubt) -> dict[int, Sequence[Candidate]]:
 
 
 def _shared(sharing: SharingCost, doubt: Doubt) -> SharingCost:
-    def side(one: Side) -> Side:
-        return replace(one, always=one.always * doubt.contention, memory=one.memory * doubt.contention)
-
     dearer = {name: getattr(sharing, name) * doubt.sharing for name in _SHARED}
-    contention = Contention(side(sharing.contention.cpu), side(sharing.contention.gpu))
-    return replace(sharing, contention=contention, **dearer)
+    return replace(sharing, contention=sharing.contention.scaled(doubt.contention), **dearer)
 
 
 def origins(found: Iterable[Contender]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
+from tvm_codl.cost.contention import Contention
 from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.graph.opgraph import Operator, OpGraph, Tensor
 from tvm_codl.graph.split import Axis
@@ -23,14 +24,16 @@ from tvm_codl.plan.replay import CPU, GPU, Part, Step, Times, replay
 
 #: A part's time is known to within this share of it, and so is which of two parts ends last.
 DOUBT = 0.1
+#: Axes of an output whose parts need their own part of the weights only.
+_CUT_WITH_WEIGHTS = frozenset(("channels", "columns"))
 
 
 class Costs(msgspec.Struct, frozen=True):
     """The tables that are minimised: one node for each operator, in the graph's order; ``edges`` by node numbers.
 
     A node holds ``work``, the time of the operator, and ``host``, what its ends at the network's inputs and outputs cost.
-    ``crossings`` and ``moved`` are the bytes behind them: those that cross an edge, and those that the CPU's and the
-    GPU's part of an operator read and write.
+    ``crossings`` and ``moved`` are the bytes behind them: those that cross an edge, and those that the memory moves for the
+    CPU's and the GPU's part of an operator.
     """
 
     nodes: tuple[Table, ...]
@@ -83,13 +86,14 @@ def tables(graph: OpGraph, candidates: Mapping[int, Sequence[Candidate]], sharin
     has = {id: held(graph.tensors[id], placed[node], legal[node]) for id, node in maker.items()}
     ends = [np.zeros(len(choices)) for choices in placed]
     moved: list[tuple[Table, Table]] = []
+    stored = sum(_weights(operator) for operator in graph.operators)
     crossings: dict[tuple[int, int], Crossing] = {}
     known: dict[tuple[object, ...], Crossing] = {}
     for node, operator in enumerate(graph.operators):
         wanted = dict(zip(operator.inputs, needed(operator, graph, placed[node], legal[node]), strict=True))
         read = [(graph.tensors[id], parts) for id, parts in wanted.items()]
         written = [(graph.tensors[id], has[id]) for id in operator.outputs]
-        moved.append(_moved(operator, placed[node], legal[node], read + written))
+        moved.append(_moved(operator, placed[node], legal[node], read + written, sharing.contention, stored))
         for id, parts in wanted.items():
             tensor = graph.tensors[id]
             if id not in maker:
@@ -136,22 +140,39 @@ def _ends(
 
 
 def _moved(
-    operator: Operator, placed: Sequence[Placement], legal: dict[str, Axis], tensors: Sequence[tuple[Tensor, Parts]]
+    operator: Operator,
+    placed: Sequence[Placement],
+    legal: dict[str, Axis],
+    tensors: Sequence[tuple[Tensor, Parts]],
+    contention: Contention,
+    stored: float,
 ) -> tuple[Table, Table]:
-    """Bytes that the CPU's and the GPU's part of an operator read and write, for each placement.
+    """Bytes that the memory moves for the CPU's and the GPU's part of an operator, for each placement.
 
-    Weights: a part of the channels reads its share of them, every other part reads them all.
+    Weights come from memory once a run, unless a cache holds the ``stored`` bytes of the whole network's; a part of the
+    axis along which they are cut reads its share of them, every other part all.  The tensors of a part that a cache does
+    not hold do so too.
     """
-    weights = float(sum(size_of(const.dtype) * np.prod(const.shape, dtype=float) for const in operator.consts))
     shares = np.ones((2, len(placed)))
     for number, placement in enumerate(placed):
-        if placement.on == "split" and placement.axis == "channels":
+        if placement.on == "split" and placement.axis in _CUT_WITH_WEIGHTS:
             extent = legal[placement.axis].extent
             shares[:, number] = [(hi - lo) / extent for lo, hi in placement.parts(extent)]
         elif placement.on != "split":
             shares[1 if placement.on == "cpu" else 0, number] = 0.0
-    cpu, gpu = weights * shares
+    cpu, gpu = np.zeros(len(placed)), np.zeros(len(placed))
     for tensor, parts in tensors:
         of_cpu, of_gpu = volumes(tensor, parts)
         cpu, gpu = cpu + of_cpu, gpu + of_gpu
-    return cpu, gpu
+    weights = _weights(operator) * shares
+    sides = contention.cpu, contention.gpu
+    found = [
+        side.beyond(own) + (part if stored > side.cache else 0.0)
+        for side, own, part in zip(sides, (cpu, gpu), weights, strict=True)
+    ]
+    return found[CPU], found[GPU]
+
+
+def _weights(operator: Operator) -> float:
+    """Bytes."""
+    return float(sum(size_of(const.dtype) * np.prod(const.shape, dtype=float) for const in operator.consts))

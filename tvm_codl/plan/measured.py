@@ -11,14 +11,15 @@ import msgspec
 
 from tvm_codl.errors import UserError
 from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.plan.calibration import Calibration, calibration, only
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.settings import Settings
+from tvm_codl.plan.settings import DEFAULT, Settings
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.records.plan_record import PlanRecord
 
 #: Of so many networks that were run before, half of what they say is believed; of more, more.
-DOUBTED = 2
+DOUBTED = 1
 _PLACEMENTS = msgspec.json.Decoder(tuple[Placement, ...])
 _SETTINGS = msgspec.json.Decoder(Settings)
 
@@ -49,7 +50,7 @@ def known_plans(records: Iterable[PlanRecord], problem: Problem) -> list[Plan]:
     They are priced by ``problem``; what is no legal plan of it (any more) is left out.
     """
     digest = graph_digest(problem.graph)
-    newest = {(r.placements, r.settings): r for r in records if r.graph == digest and _shares(r)}
+    newest = {(r.placements, r.settings): r for r in records if r.graph == digest and not only(r)}
     found = []
     for record in sorted(newest.values(), key=lambda r: r.median_ms):
         try:
@@ -66,24 +67,30 @@ def known_plans(records: Iterable[PlanRecord], problem: Problem) -> list[Plan]:
 
 
 def correction(records: Iterable[PlanRecord], graph: OpGraph) -> float:
-    """The factor by which plans that share a network take longer than their replays, by what was run before on one device.
+    """The factor by which plans that share a network take longer than their replays, by what was run before on one device,
+    beyond what each network took longer on single processors (:mod:`.calibration`).
 
     The median over networks of each one's median, in log, drawn towards 1 where the networks are few.  Runs of ``graph``
     itself are left out: its prediction shall not know its measurement.
     """
     own = graph_digest(graph)
-    newest = {(r.graph, r.placements, r.settings): r for r in records if r.graph != own and _shares(r)}
-    missed: dict[str, list[float]] = {}
-    for record in newest.values():
-        if record.predicted_ms > 0 and record.median_ms > 0:
-            missed.setdefault(record.graph, []).append(math.log(record.median_ms / record.predicted_ms))
+    by_graph: dict[str, list[PlanRecord]] = {}
+    for record in records:
+        if record.graph != own:
+            by_graph.setdefault(record.graph, []).append(record)
+    missed: dict[str, float] = {}
+    for digest, runs in by_graph.items():
+        newest = {(r.placements, r.settings): r for r in runs if not only(r) and r.predicted_ms > 0 and r.median_ms > 0}
+        if newest:
+            middle = statistics.median(math.log(r.median_ms / r.predicted_ms) for r in newest.values())
+            missed[digest] = middle - math.log(calibration(runs).shared)
     if not missed:
         return 1.0
-    middle = statistics.median(statistics.median(values) for values in missed.values())
+    middle = statistics.median(missed.values())
     return round(math.exp(middle * len(missed) / (len(missed) + DOUBTED)), 4)
 
 
-def _shares(record: PlanRecord) -> bool:
-    """Whether both processors have a part in it."""
-    places = {one["on"] for one in msgspec.json.decode(record.placements)}
-    return "split" in places or len(places) > 1
+def calibrated(records: Iterable[PlanRecord], graph: OpGraph) -> Calibration:
+    """What looks at ``graph`` on single processors say of its predictions."""
+    own = graph_digest(graph)
+    return calibration(r for r in records if r.graph == own and _SETTINGS.decode(r.settings) == DEFAULT)

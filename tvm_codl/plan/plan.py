@@ -56,8 +56,9 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``searched_ms`` is the plan's time under the costs that the search minimises, and no plan of the same candidates has
     one below ``bound_ms``; both are 0 in a plan that no search made.
-    ``predicted_ms`` is what is predicted before this plan was ever run, with ``correction``, the factor by which this device's
-    earlier plans took longer than their replays; ``measured_ms`` is the median of runs on the device, 0 for none.
+    ``predicted_ms`` is the plan's replay times ``correction``: how much longer than their replays this device's earlier plans
+    took that share a network, and how much longer than its operators this one takes on each processor alone, where that was
+    measured (of a plan of one processor these are runs of itself).  ``measured_ms`` is the median of runs on the device, 0 for none.
     ``predicted_mj``: millijoules of a run by a power table, a model and no measurement; 0 where energy was not asked for.
     """
 

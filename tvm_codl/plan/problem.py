@@ -12,6 +12,7 @@ import numpy as np
 
 from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.plan.calibration import UNKNOWN, Calibration
 from tvm_codl.plan.candidates import Axes, Candidate, Predictor, candidates
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 from tvm_codl.plan.search import replayed, tables
@@ -22,7 +23,8 @@ from tvm_codl.records.pieces import Pieces, add_halves
 class Problem:
     """``costs`` predicts pieces, ``sharing`` is the device's; ``name`` and ``device`` go into the plans.
 
-    ``correction`` is by how much longer than its replay a plan takes that shares the network.
+    ``correction`` is by how much longer than its replay a plan takes that shares the network, and ``calibration`` by how
+    much longer this network takes than its operators.
     """
 
     graph: OpGraph
@@ -32,6 +34,7 @@ class Problem:
     name: str = ""
     device: str = ""
     correction: float = 1.0
+    calibration: Calibration = UNKNOWN
 
     @cached_property
     def options(self) -> dict[int, tuple[Candidate, ...]]:
@@ -103,11 +106,17 @@ class Problem:
         return self.corrected(Plan(self.name, self.device, tuple(lines), predicted_ms=rounded(total)))
 
     def corrected(self, plan: Plan) -> Plan:
-        """A plan whose prediction is its replay, with the correction if both processors have a part in it."""
+        """A plan with its replay as predicted by what is known now: with the calibration of its processor, or of both and
+        the correction if both have a part in it.  What it was corrected by before is taken back."""
         if single(plan):
+            factor = getattr(self.calibration, plan.operators[0].placement.on)
+        else:
+            factor = self.calibration.shared * self.correction
+        factor = round(factor, 4)
+        if factor == plan.correction:
             return plan
-        corrected = rounded(plan.predicted_ms * self.correction)
-        return msgspec.structs.replace(plan, predicted_ms=corrected, correction=self.correction)
+        corrected = rounded(plan.predicted_ms / plan.correction * factor)
+        return msgspec.structs.replace(plan, predicted_ms=corrected, correction=factor)
 
 
 def single(plan: Plan) -> bool:

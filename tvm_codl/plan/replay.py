@@ -21,7 +21,7 @@ _NOTHING = 1e-9  # ms: a picosecond, what rounding leaves
 class Part(msgspec.Struct, frozen=True):
     """One processor's part of an operator.
 
-    ``ms`` alone; ``bytes`` that it moves; ``extra_ms`` for what it rewrites, copies or reads from afar before;
+    ``ms`` alone; ``bytes`` that the memory moves for it; ``extra_ms`` for what it rewrites, copies or reads from afar before;
     ``after``: numbers of the operators whose part on the *other* processor must have ended.
     """
 
@@ -52,18 +52,16 @@ class Times(msgspec.Struct, frozen=True):
 
 
 class _List:
-    """One processor's parts, in order, with their operators' numbers and their traffic beyond the cache in bytes per ms."""
+    """One processor's parts, in order, with their operators' numbers and their traffic in bytes per ms."""
 
-    def __init__(self, steps: Sequence[Step], which: int, sharing: SharingCost) -> None:
-        cache = (sharing.contention.cpu, sharing.contention.gpu)[which].cache
+    def __init__(self, steps: Sequence[Step], which: int) -> None:
         self.parts: list[tuple[int, Part, float]] = []
         self.ends: list[float | None] = [0.0] * len(steps)
         self.starts = [0.0] * len(steps)
         for index, step in enumerate(steps):
             part = step.gpu if which else step.cpu
             if part is not None:
-                traffic = max(part.bytes - cache, 0.0) / part.ms if part.ms > 0 else 0.0
-                self.parts.append((index, part, traffic))
+                self.parts.append((index, part, part.bytes / part.ms if part.ms > 0 else 0.0))
                 self.ends[index] = None
 
 
@@ -73,7 +71,7 @@ def replay(steps: Sequence[Step], sharing: SharingCost) -> Times:
     Raises :class:`ValueError` for parts that wait for each other, which those of a graph in order do not.
     """
     # A planner replays a hundred plans of a hundred operators: both lists' states are plain variables.
-    cpu, gpu = _List(steps, CPU, sharing), _List(steps, GPU, sharing)
+    cpu, gpu = _List(steps, CPU), _List(steps, GPU)
     cpu_parts, gpu_parts = cpu.parts, gpu.parts
     factors, feed_ms = sharing.contention.factors, sharing.feed_ms
     fed = list(itertools.accumulate((step.gpu is not None for step in steps), initial=0))

@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tvm_codl.cost.contention import Contention, Side
-from tvm_codl.cost.kept_sharing import keep_sharing, kept_sharing
+from tvm_codl.cost.kept_sharing import LOOKS, keep_sharing, kept_sharing, usual_sharing
 from tvm_codl.cost.sharing import SharingCost
 
-FIRST = SharingCost(0.5, 0.25, contention=Contention(Side(0.1, 0.2, 3.0, 4.0)))
+FIRST = SharingCost(0.5, 0.25, contention=Contention(Side(0.1, 4.0), bandwidth=3.0))
 SECOND = SharingCost(0.125, 0.0625)
 
 
@@ -36,3 +36,18 @@ def test_a_torn_line_costs_only_itself(tmp_path: Path) -> None:
         keep_sharing(store, "phone", "b", SECOND)
         found = kept_sharing(store, "phone", "b")
         assert found is not None and found.sharing == SECOND
+
+
+def test_what_is_usual_is_each_costs_median_of_the_last_looks(tmp_path: Path) -> None:
+    store = tmp_path / "records.sqlite"
+    assert usual_sharing(store, "phone", "b") is None
+    keep_sharing(store, "phone", "b", FIRST)
+    assert usual_sharing(store, "phone", "b") == FIRST
+    for wait, always in ((0.25, 0.3), (0.75, 0.2)):
+        keep_sharing(store, "phone", "b", SharingCost(wait, 0.25, contention=Contention(Side(always), bandwidth=5.0)))
+    keep_sharing(store, "phone", "other", SECOND)
+    found = usual_sharing(store, "phone", "b")
+    assert found == SharingCost(0.5, 0.25, contention=Contention(Side(0.2), bandwidth=5.0))
+    for _ in range(LOOKS):
+        keep_sharing(store, "phone", "b", SECOND)
+    assert usual_sharing(store, "phone", "b") == SECOND

@@ -36,7 +36,7 @@ def test_copies_add_up_and_reading_from_afar_does_not() -> None:
 
 
 def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
-    cost = SharingCost(0.001, 0.03, launch_ms=0.002, contention=Contention(Side(0.1, 0.2, 3.0)))
+    cost = SharingCost(0.001, 0.03, launch_ms=0.002, contention=Contention(Side(0.1, 0.2), bandwidth=3.0))
     cost.save(tmp_path / "sharing.json")
     assert SharingCost.load(tmp_path / "sharing.json") == cost
     (tmp_path / "old.json").write_text('{"wait_cpu_ms": 0.01}')

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from tests.unit.plan.networks import convolutions
 from tests.unit.plan.test_comparators import problem
 from tests.unit.plan.test_contenders import SHARING
-from tvm_codl.plan.comparators import greedy_chains, one_ratio
+from tvm_codl.plan.comparators import one_ratio
 from tvm_codl.plan.contenders import placements, uniform
+from tvm_codl.plan.greedy import greedy_chains
 from tvm_codl.plan.measured import DOUBTED, correction, graph_digest, known_plans, record_of
 from tvm_codl.plan.plan import Placement
 from tvm_codl.plan.problem import Problem

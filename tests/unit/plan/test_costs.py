@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.unit.plan.networks import Network
+from tvm_codl.cost.contention import Contention, Side
+from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.graph.opgraph import Node, OpGraph, Ref
+from tvm_codl.graph.split import axes
+from tvm_codl.plan.candidates import Candidate
+from tvm_codl.plan.costs import Costs, tables
+from tvm_codl.plan.plan import Placement
+
+ROWS, INPUTS, OUTPUTS = 8, 512, 256
+WEIGHTS, READ, WRITTEN = 4.0 * INPUTS * OUTPUTS, 4.0 * ROWS * INPUTS, 4.0 * ROWS * OUTPUTS
+PLACES = (
+    Placement("cpu"),
+    Placement("gpu"),
+    Placement("split", "columns", OUTPUTS // 4),
+    Placement("split", "rows", ROWS // 2),
+)
+
+
+def matrix() -> OpGraph:
+    """One dense layer: (8, 512) times a matrix of (256, 512) weights."""
+    network = Network(ROWS, INPUTS)
+    result = (ROWS, OUTPUTS)
+    attrs = {"units": OUTPUTS, "out_dtype": ""}
+    body = (Node("nn.dense", attrs, (Ref("input", 0), Ref("const", 0)), (result,), "float32"),)
+    network._add("dense", (0,), body, ((OUTPUTS, INPUTS),), result, 2 * ROWS * INPUTS * OUTPUTS)
+    return network.graph()
+
+
+def priced(contention: Contention, ms: float = 1.0) -> Costs:
+    graph = matrix()
+    legal = {operator.id: axes(operator, graph) for operator in graph.operators}
+    whole = [Candidate(PLACES[0], ms, 0.0), Candidate(PLACES[1], 0.0, ms)]
+    halves = [Candidate(place, ms / 2, ms / 2) for place in PLACES[2:]]
+    return tables(graph, {0: (*whole, *halves)}, SharingCost(0.0, 0.0, 0.0, 0.0, contention=contention), legal)
+
+
+def test_a_part_of_the_outputs_reads_its_own_weights_and_a_part_of_the_rows_all_of_them() -> None:
+    ((cpu, gpu),) = priced(Contention()).moved
+    assert cpu[0] == gpu[1] == WEIGHTS + READ + WRITTEN
+    assert cpu[1] == gpu[0] == 0
+    assert (cpu[2], gpu[2]) == (WEIGHTS / 4 + READ + WRITTEN / 4, WEIGHTS * 3 / 4 + READ + WRITTEN * 3 / 4)
+    assert cpu[3] == gpu[3] == WEIGHTS + READ / 2 + WRITTEN / 2
+
+
+def test_weights_that_a_cache_holds_are_not_read_from_memory_and_tensors_neither() -> None:
+    small = priced(Contention(Side(cache=WEIGHTS / 2), Side(cache=WEIGHTS / 2))).moved[0]
+    assert [part.tolist() for part in small] == [
+        [WEIGHTS, 0.0, WEIGHTS / 4, WEIGHTS],
+        [0.0, WEIGHTS, WEIGHTS * 3 / 4, WEIGHTS],
+    ]
+    large = priced(Contention(Side(cache=2 * WEIGHTS), Side(cache=2 * WEIGHTS))).moved[0]
+    assert not np.any(large)
+
+
+def test_halves_of_a_matrix_that_only_wait_for_memory_gain_what_the_memory_has_left() -> None:
+    """One processor reads the weights in 1 ms; both together read 1.25 times as fast."""
+    alone = WEIGHTS + READ + WRITTEN
+    (work,) = priced(Contention(bandwidth=1.25 * alone)).work
+    assert work[:2].tolist() == [1.0, 1.0]
+    both = (WEIGHTS + 2 * READ + WRITTEN) / 0.5 / (1.25 * alone)
+    assert work[2] < 1.0
+    assert work[2] == pytest.approx(0.5 * both, rel=0.3)
+    assert priced(Contention()).work[0][2] == 0.5
+    # Rows are cut: both read all the weights, and nothing is gained.
+    assert work[3] > 0.5 * 2 * WEIGHTS / 0.5 / (1.25 * alone) * 0.99 > 1.0
