@@ -16,10 +16,13 @@ from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis
 from tvm_codl.plan.candidates import Candidate
-from tvm_codl.plan.comparators import COMPARATORS, TENTHS, greedy_chains, layer_wise, nearest_cut, one_ratio
+from tvm_codl.plan.codl import codl
+from tvm_codl.plan.comparators import COMPARATORS, layer_wise, one_ratio
+from tvm_codl.plan.greedy import greedy_chains
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.search import replayed, tables
+from tvm_codl.plan.tenths import TENTHS, nearest_cut
 from tvm_codl.plan.verify import verify_plan
 
 FREE = SharingCost(0.0, 0.0, 0.0, 0.0)
@@ -145,6 +148,34 @@ def test_greedy_chains_without_anything_to_share_give_each_operator_its_own_best
         for node, line in enumerate(ours.operators)
     ]
     assert [line.planned_ms for line in ours.operators] == pytest.approx(best)
+
+
+def test_codl_makes_chains_in_rows_only_and_each_processor_makes_what_it_reads_there() -> None:
+    network, tensor = Network(1, 160, 4, 1), 0
+    for channels in (32, 32, 32, 32, 1):
+        tensor = network.conv(tensor, channels)
+    # What crosses is charged once for a chain, and for every operator by itself.
+    given = problem(network.graph(), Even(), SharingCost(0.01, 0.01, 20.0, 0.0))
+    plan = codl(given)
+    verify_plan(plan, given.graph, given.axes)
+    assert [line.placement for line in plan.operators] == [
+        Placement("split", "height", 80, (windows, windows)) for windows in (4, 3, 2, 1, 0)
+    ]
+    assert {line.chain for line in plan.operators} == {0}
+
+
+def test_codl_charges_every_operator_as_if_its_tensors_came_from_the_gpu() -> None:
+    # The CPU is a little faster and the network lies wholly on it; a hand-over costs more than that, as CoDL counts.
+    class CpuFirst(Even):
+        def predict(self, workloads: Any, processor: str) -> NDArray[np.float64]:
+            return super().predict(workloads, processor) * (1.0 if processor == "cpu" else 1.01)
+
+    network, tensor = Network(1, 2, 2, 4), 0
+    for _ in range(3):
+        tensor = network.opaque(tensor)
+    given = problem(network.graph(), CpuFirst(), SharingCost(1.0, 1.0, 0.0, 0.0))
+    assert {line.placement.on for line in greedy_chains(given).operators} == {"cpu"}
+    assert [line.placement.on for line in codl(given).operators][1:] == ["gpu", "gpu"]
 
 
 def test_an_operator_that_one_processor_cannot_run_is_on_the_other() -> None:
