@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tvm_codl.errors import UserError
+from tvm_codl.bench import errors
+from tvm_codl.errors import CheckFailed, UserError
 from tvm_codl.interleave import RUNS, calm_down
 from tvm_codl.measure.choices import Ratio, check_settings, choose, offered
 from tvm_codl.plan.plan import Plan
@@ -42,7 +43,7 @@ class Bench:
         self.modules: dict[str, CoModule] = {name: open_library(path, phone) for name, path in paths.items()}
         outputs = {name: module.run(self.inputs) for name, module in self.modules.items()}
         if "float16" in outputs:
-            error = relative_error(outputs["float16"], outputs["float32"])
+            error = float16_error(outputs["float16"], outputs["float32"])
             log(f"float16 on the GPU changes an output by at most {error:.2e} of its largest value")
             if error > FLOAT16_ERROR:
                 log(f"that is more than {FLOAT16_ERROR:g}: float16 is not offered")
@@ -61,10 +62,13 @@ class Bench:
         return samples
 
 
-def relative_error(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> float:
-    """The largest difference of any output, as a share of that output's largest magnitude."""
-    pairs = [(f.astype(np.float64), w.astype(np.float64)) for f, w in zip(found, wanted, strict=True)]
-    return max((float(np.abs(f - w).max() / max(np.abs(w).max(), 1e-30)) for f, w in pairs if w.size), default=0.0)
+def float16_error(found: list[np.ndarray], wanted: list[np.ndarray]) -> float:
+    """The largest difference of any output, as a share of that output's largest magnitude; infinite where an output
+    holds what is no number, as those do that float16 cannot hold."""
+    try:
+        return errors(found, wanted)[1]
+    except CheckFailed:
+        return math.inf
 
 
 def with_settings(

@@ -20,7 +20,7 @@ from tvm_codl.graph.rule import window_pads
 from tvm_codl.graph.rules import RULES, bias_add, elementwise
 from tvm_codl.graph.slab import Need
 from tvm_codl.graph.split import Axis, arg_shapes, piece
-from tvm_codl.records.pieces import Integers, simple
+from tvm_codl.records.arithmetic import Integers, simple
 
 Boxes = NDArray[np.int64]
 #: An axis and, for each piece, the first index of it and the one behind the last; None for everything.

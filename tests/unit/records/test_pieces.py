@@ -9,7 +9,8 @@ from tests.unit.graph.graphs import node, single
 from tests.unit.plan.networks import Network
 from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.graph.split import NoSplit, axes
-from tvm_codl.records.pieces import NUMBERS, Pieces, add_halves, numbers_along, numbers_of
+from tvm_codl.records.arithmetic import NUMBERS, numbers_along
+from tvm_codl.records.pieces import Pieces, add_halves, numbers_of
 from tvm_codl.records.workload import Workload, workloads
 
 
