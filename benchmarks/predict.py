@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 import time
+from pathlib import Path
 from statistics import median
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests are no part of what is installed
 
 from tests.unit.plan.networks import Network
 from tvm_codl.cost.model import CostModel, Sample
