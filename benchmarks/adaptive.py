@@ -34,7 +34,7 @@ from tvm_codl.measure.budget import Budget
 from tvm_codl.plan.adaptive import adaptive_plans
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.runtime.comodule import CoModule
-from tvm_codl.workflow import build_adaptive_library, learn, open_library, prepare
+from tvm_codl.workflow import build_adaptive_library, learn, look_when_busy, open_library, prepare
 
 COMPETITOR = """
 import os, sys
@@ -154,7 +154,7 @@ def main(
             if not source.endswith(".so"):
                 prepared = prepare(load_model(source))
                 found, problem = learn(prepared, phone, Budget(seconds=budget), talk, records, tuning_records)
-                plans = adaptive_plans(problem, found.plan)
+                plans = look_when_busy(prepared, adaptive_plans(problem, found.plan), phone, talk, tuning_records)
                 path = Path(folder) / f"{prepared.name}.so"
                 build_adaptive_library(prepared, plans, phone.profile, path, talk, tuning_records)
                 inputs = prepared.model.sample_inputs()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import secrets
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +15,7 @@ import msgspec
 import numpy as np
 import tvm
 
+from tvm_codl import busy_look
 from tvm_codl.build.elf import check_library
 from tvm_codl.build.library import build, build_adaptive
 from tvm_codl.device.opencl import cache_dir, default_records
@@ -28,7 +32,7 @@ from tvm_codl.measure.choices import check_settings
 from tvm_codl.measure.session import open_remote
 from tvm_codl.plan.adaptive import StatePlan, adaptive_plans
 from tvm_codl.plan.contenders import Contender, contenders, origins, uniform
-from tvm_codl.plan.measured import known_plans, record_of
+from tvm_codl.plan.measured import calibrated, known_plans, record_of
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.settings import DEFAULT
@@ -87,12 +91,39 @@ def make_adaptive(
     records: Path | None = None,
     tuning_records: Path | None = None,
 ) -> tuple[StatePlan, ...]:
-    """``plan`` (by default :func:`make_plan`'s) and plans for a phone whose CPU is busy or whose GPU is throttled."""
+    """``plan`` (by default :func:`make_plan`'s) and plans for a phone whose CPU is busy or whose GPU is throttled.
+
+    Those for a busy CPU are run beside competing threads on the phone, and the fastest is kept (:func:`busy_look`).
+    """
     found, problem = learn(prepared, phone, Budget(seconds=budget_s), log, records, tuning_records)
     if plan is None:
         tools = toolchain(phone.profile, tuning_records)
         plan = second_look(prepared, problem, shortlist(problem, found.plan, records), phone, tools, log, records)
-    return adaptive_plans(problem, plan)
+    return look_when_busy(prepared, adaptive_plans(problem, plan), phone, log, tuning_records)
+
+
+def look_when_busy(
+    prepared: Prepared,
+    plans: Sequence[StatePlan],
+    phone: Any,
+    log: Log = lambda _: None,
+    tuning_records: Path | None = None,
+) -> tuple[StatePlan, ...]:
+    """The first of ``plans``, the one for a busy CPU that is fastest on ``phone`` while its CPU is busy, and those for
+    other states.  One library of them all is built for that."""
+    candidates = [i for i, one in enumerate(plans) if i == 0 or one.state == "cpu busy"]
+    if len(candidates) == 1:
+        return tuple(plans)
+    with tempfile.TemporaryDirectory(prefix="tvm-codl-") as folder:
+        path = Path(folder) / f"{prepared.name}-{secrets.token_hex(4)}.so"
+        build_adaptive_library(prepared, [plans[i] for i in candidates], phone.profile, path, log, tuning_records)
+        module = open_library(path, phone)
+        module.run(prepared.model.sample_inputs())
+        busy = busy_look.look(module, phone, range(len(candidates)))
+    medians = {at: busy.median(number) for number, at in enumerate(candidates)}
+    for at, ms in medians.items():
+        log(f"{plans[at].name}: {ms:.2f} ms while the CPU is busy")
+    return busy_look.fittest(plans, medians)
 
 
 def second_look(
@@ -119,7 +150,13 @@ def second_look(
     with RecordStore(records or default_records()) as store:
         build, now = tools.kernel_id, time.time()
         store.add_plans(record_of(problem, plans[name], ms, build, now) for name, ms in looked.samples.items())
-    chosen = msgspec.structs.replace(plans[looked.first], measured_ms=looked.median(looked.first))
+        runs = list(store.plans(device=problem.device, build=build))
+    # What single processors took just now says more of this network than its operators' sum; what a plan that shares it
+    # took is not asked.
+    own = calibrated(runs, problem.graph)
+    log(f"by its times alone: predicted now {own.cpu:.3f} (CPU) and {own.gpu:.3f} (GPU) times its operators' sum")
+    priced = dataclasses.replace(problem, calibration=own).corrected(plans[looked.first])
+    chosen = msgspec.structs.replace(priced, measured_ms=looked.median(looked.first))
     if looked.first not in singles:
         return chosen
     split = min((looked.median(one.origin) for one in found), default=None)

@@ -21,8 +21,10 @@ Slowness = Callable[[int], tuple[float, float]]
 class Simulated:
     """A phone on which a run takes as long as its slower processor, and more by noise."""
 
-    def __init__(self, slow: Slowness, noise: float = 0.03, outliers: float = 0.02, seed: int = 0) -> None:
-        self.slow, self.noise, self.outliers = slow, noise, outliers
+    def __init__(
+        self, slow: Slowness, noise: float = 0.03, outliers: float = 0.02, seed: int = 0, tells_delay: bool = False
+    ) -> None:
+        self.slow, self.noise, self.outliers, self.tells_delay = slow, noise, outliers, tells_delay
         self.rng = np.random.default_rng(seed)
         self.plan, self.last = 0, -1
         plugin.load()
@@ -32,7 +34,9 @@ class Simulated:
 
     def run(self, runs: int) -> Simulated:
         for _ in range(runs):
-            cpu, gpu = (w * s for w, s in zip(WORK[self.plan], self.slow(len(self.plans)), strict=True))
+            slow = self.slow(len(self.plans))
+            cpu, gpu = (w * s for w, s in zip(WORK[self.plan], slow, strict=True))
+            delay = (slow[0] - 1) * WORK[self.plan][0] if self.tells_delay else 0.0
             ms = max(cpu, gpu) * float(self.rng.lognormal(0.0, self.noise))
             if self.rng.random() < self.outliers:
                 ms *= float(self.rng.uniform(1.5, 4.0))
@@ -42,7 +46,7 @@ class Simulated:
             self.times.append(ms)
             self.last = self.plan
             # What is measured as the CPU's own work is all that it did not wait, whatever made the run slow.
-            self.plan = int(self.choice["note"](ms, ms * cpu / max(cpu, gpu)))
+            self.plan = int(self.choice["note"](ms, ms * cpu / max(cpu, gpu), delay))
         return self
 
     @property
@@ -83,6 +87,25 @@ def test_simulated_busy_cpu_switches_and_returns(seed: int) -> None:
     assert [(s["from"], s["to"]) for s in switches] == [(0, 1), (1, 0)]
     assert [s["reason"] for s in switches] == ["the CPU is slower", "the first choice is fast again"]
     assert switches[0]["to_ms"] < switches[0]["from_ms"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_simulated_thread_that_queues_up_for_its_core_switches_and_returns_at_once(seed: int) -> None:
+    phone = Simulated(between(200, 600, 2.0), noise=0.08, seed=seed, tells_delay=True).run(1200)
+    switches = phone.told["switches"]
+    assert [(s["from"], s["reason"]) for s in switches][:1] == [(0, "the CPU is slower")]
+    tried = 2 * 4
+    assert 200 < switches[0]["run"] <= 200 + 16 + 4 + tried, "a trial by chance may have to end first"
+    assert share_of(phone.plans[220:600], 0) < 0.1
+    back = next(s["run"] for s in switches if s["run"] > 600 and s["to"] == 0)
+    assert back <= 600 + 6 + 4 + tried, "as above"
+    assert share_of(phone.plans[620:], 0) > 0.9
+
+
+def test_simulated_thread_that_queues_up_and_loses_nothing_stays() -> None:
+    """Other work takes the CPU's core where the GPU is what takes long."""
+    phone = Simulated(lambda run: (1.2, 1.3), tells_delay=True).run(600)
+    assert phone.told["switches"] == []
 
 
 @pytest.mark.parametrize("seed", range(5))

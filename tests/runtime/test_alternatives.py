@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.runtime.partitions import answer, convolutions
 from tests.runtime.test_program import PROGRAM
 from tvm_codl.build.library import Library, build
 from tvm_codl.errors import UserError
+from tvm_codl.plan.settings import Settings
 from tvm_codl.report.timeline import read_events
 from tvm_codl.runtime.comodule import CoModule
 
@@ -63,6 +65,46 @@ def test_the_library_names_its_plans(loaded: tvm.runtime.Module) -> None:
     assert module.plan_name(2) == "other"
     with pytest.raises(UserError, match="no plan 3"):
         module.fix_plan(3)
+
+
+def test_only_a_plan_for_a_busy_cpu_waits_on_other_cores(loaded: tvm.runtime.Module) -> None:
+    before = os.sched_getaffinity(0)
+    own, of_gpu = {min(before)}, {int(core) for core in os.environ["CODL_GPU_CORES"].split(",")}
+    module = CoModule(loaded, tvm.cpu())
+    module.set_inputs({"x": sample()})
+    os.sched_setaffinity(0, own)
+    try:
+        for number, wanted in ((1, own | of_gpu), (0, own), (1, own | of_gpu), (2, own)):
+            module.fix_plan(number)
+            module.run()
+            assert os.sched_getaffinity(0) == wanted
+        # Cores that were chosen are kept, and given back.
+        module.apply(Settings(cpu_cores=tuple(own)))
+        os.sched_setaffinity(0, before)
+        module.fix_plan(1)
+        module.run()
+        assert os.sched_getaffinity(0) == before
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def test_competing_threads_end_when_they_are_told_and_with_their_module(opencl: None) -> None:
+    compete = tvm.get_global_func("codl.compete")
+
+    def threads() -> int:
+        return len(os.listdir("/proc/self/task"))
+
+    before = threads()
+    load = compete(2)
+    assert threads() == before + 2
+    load["stop"]()
+    load["stop"]()
+    assert threads() == before
+    load = compete(1)
+    del load
+    assert threads() == before
+    with pytest.raises(Exception, match="1 to 64 competing threads"):
+        compete(0)
 
 
 def test_equal_weights_are_stored_once(built: Library) -> None:

@@ -27,9 +27,13 @@ def aligned(
     axes: Mapping[int, Mapping[str, Axis]],
     cuts: Mapping[tuple[int, str], Sequence[int]],
     likely: Mapping[tuple[int, str], Sequence[int]],
+    windows: int = MOST_WINDOWS,
+    most: int = MOST_ALIGNED,
 ) -> dict[int, list[Placement]]:
     """By operator id, splits beside those at ``cuts``, so that the operators behind may be cut at ``likely`` places
     without taking anything from the other processor.  Both are by operator id and axis.
+
+    No more than ``most`` of one operator, with the rows of no more than ``windows`` windows behind it.
     """
     maker = {tensor: operator for operator in graph.operators for tensor in operator.outputs}
     #: Each with the number of windows behind whose rows it has.
@@ -40,7 +44,7 @@ def aligned(
     for operator in reversed(graph.operators):
         own = reached[operator.id]
         more = [p for p in own if any(p.over) or p.at not in cuts.get((operator.id, p.axis), ())]
-        left_out = set(sorted(more, key=own.__getitem__)[MOST_ALIGNED:])
+        left_out = set(sorted(more, key=own.__getitem__)[most:])
         found[operator.id] = []
         for name, axis in axes.get(operator.id, {}).items():
             mine = [p for p in own if p.axis == name and p not in left_out]
@@ -57,7 +61,7 @@ def aligned(
                     continue
                 before, shape = maker[tensor], graph.tensors[tensor].shape
                 for other in axes.get(before.id, {}).values():
-                    _follow(own, reached[before.id], mine, _cuts_alike(other, shape, both))
+                    _follow(own, reached[before.id], mine, _cuts_alike(other, shape, both), windows)
     return found
 
 
@@ -66,13 +70,14 @@ def _follow(
     before: dict[Placement, int],
     mine: Sequence[Placement],
     alike: Sequence[Placement | None],
+    windows: int,
 ) -> None:
     """Adds to an operator's placements ``before`` those that ``mine``, of an operator behind it, need."""
     for placement, wanted in zip(mine, alike, strict=True):
         if wanted is None:
             continue
         count = behind[placement] + (sum(wanted.over) > sum(placement.over))
-        if count <= MOST_WINDOWS:
+        if count <= windows:
             before[wanted] = min(before.get(wanted, count), count)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.graph.split import Axis
-from tvm_codl.plan.aligned import aligned
+from tvm_codl.plan.aligned import MOST_ALIGNED, MOST_WINDOWS, aligned
 from tvm_codl.plan.plan import Placement
 from tvm_codl.records.pieces import Pieces, add_halves
 from tvm_codl.records.record import Processor
@@ -57,10 +57,15 @@ Axes = Mapping[int, Mapping[str, Axis]]
 
 
 def candidates(
-    graph: OpGraph, axes: Axes, model: Predictor, most_cuts: int = MOST_CUTS
+    graph: OpGraph,
+    axes: Axes,
+    model: Predictor,
+    most_cuts: int = MOST_CUTS,
+    windows: int = MOST_WINDOWS,
+    most_aligned: int = MOST_ALIGNED,
 ) -> dict[int, tuple[Candidate, ...]]:
     """For each operator: ``cpu``, ``gpu``, then splits at no more than ``most_cuts`` cuts of each axis, and those that
-    follow from the likely cuts of the operators behind it, overlaps included (:mod:`.aligned`).
+    follow from the likely cuts of the operators behind it, overlaps included (:func:`.aligned.aligned`, with its bounds).
 
     Operators whose axis has the same name and extent get the same cuts, so that a run of them can be cut alike and
     nothing crosses in between.
@@ -72,7 +77,7 @@ def candidates(
     times = {op.id: (float(c), float(g)) for op, c, g in zip(graph.operators, whole_cpu, whole_gpu, strict=True)}
     steps: list[dict[str, int]] = model.steps(wholes) if isinstance(model, Stepped) else [{} for _ in graph.operators]
     cuts, likely = _cuts(graph, axes, times, {o.id: s for o, s in zip(graph.operators, steps, strict=True)}, most_cuts)
-    more = aligned(graph, axes, cuts, likely)
+    more = aligned(graph, axes, cuts, likely, windows, most_aligned)
     splits = {op.id: _splits(op, axes, cuts, more[op.id]) for op in graph.operators}
     # Many networks repeat a block: what is alike is predicted once.
     alike = {op.id: (whole.key, *splits[op.id]) for op, whole in zip(graph.operators, wholes.wholes, strict=True)}

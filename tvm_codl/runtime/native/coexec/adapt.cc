@@ -9,18 +9,29 @@ Choice::Times Choice::Window::Median(size_t n) const {
   n = std::min({n, count, kWindow});
   Times median;
   if (n == 0) return median;
-  std::array<double, kWindow> ms{}, cpu{};
+  std::array<double, kWindow> ms{}, cpu{}, delay{};
   for (size_t i = 0; i < n; ++i) {
     const Times& one = runs[(count - 1 - i) % kWindow];
     ms[i] = one.ms;
     cpu[i] = one.cpu_ms;
+    delay[i] = one.delay_ms;
   }
   const auto middle = static_cast<std::ptrdiff_t>(n / 2), end = static_cast<std::ptrdiff_t>(n);
   std::nth_element(ms.begin(), ms.begin() + middle, ms.begin() + end);
   std::nth_element(cpu.begin(), cpu.begin() + middle, cpu.begin() + end);
+  std::nth_element(delay.begin(), delay.begin() + middle, delay.begin() + end);
   median.ms = ms[n / 2];
   median.cpu_ms = cpu[n / 2];
+  median.delay_ms = delay[n / 2];
   return median;
+}
+
+bool Choice::Window::Robbed(size_t n) const {
+  if (count < n) return false;
+  for (size_t i = 0; i < n; ++i) {
+    if (!runs[(count - 1 - i) % kWindow].robbed()) return false;
+  }
+  return true;
 }
 
 Choice::Choice(std::vector<State> plans) : states_(std::move(plans)) {
@@ -33,13 +44,14 @@ const Switch& Choice::LastSwitch(int64_t back) const {
   return remembered_[static_cast<size_t>(switches_ - 1 - back) % kRemembered];
 }
 
-void Choice::Note(double ms, double cpu_ms) {
+void Choice::Note(double ms, double cpu_ms, double delay_ms) {
   ++runs_;
   if (states_.size() == 1) return;
+  const Times run{ms, cpu_ms, delay_ms};
   if (trying_) {
-    if (++trial_runs_ > 1 && (trial_.ms == 0.0 || ms < trial_.ms)) trial_ = {ms, cpu_ms};
+    if (++trial_runs_ > 1) trial_.Add(run);
     if (trial_runs_ == kTrial) {
-      tried_[static_cast<size_t>(running_)] = trial_;
+      tried_[static_cast<size_t>(running_)] = trial_.Median(kTrial);
       NextTrial();
     }
     return;
@@ -47,7 +59,17 @@ void Choice::Note(double ms, double cpu_ms) {
   ++since_trial_;
   ++since_kept_;
   if (since_kept_ == 1) return;  // the first run of a plan finds cold caches
-  window_.Add({ms, cpu_ms});
+  window_.Add(run);
+  robbed_since_ = robbed_since_ || run.robbed();
+  free_runs_ = run.free() ? free_runs_ + 1 : 0;
+  const bool due = since_trial_ >= distance_ || trials_ == 0;
+  // What noise has tried in vain says nothing against a cause that is seen.
+  if (kept_ == 0 && calm_.ms > 0.0 && (due || !known_) && window_.Robbed(kSure)) {
+    const Times robbed = window_.Median(kSure);
+    if (robbed.ms > calm_.ms * kDepart) return StartTrials(false, true, robbed);
+  }
+  const bool for_busy = kept_ != 0 && states_[static_cast<size_t>(kept_)] == State::kCpuBusy;
+  if (for_busy && robbed_since_ && free_runs_ >= kGone) return StartTrials(true, true, window_.Median(kWindow));
   if (window_.count < kWindow) return;
   const Times recent = window_.Median(kWindow);
   if (kept_ == 0) {
@@ -58,34 +80,42 @@ void Choice::Note(double ms, double cpu_ms) {
   if (level_.ms == 0.0) level_ = kept_ == 0 && calm_.ms > 0.0 ? calm_ : recent;
   // What was in vain once may have been bad luck: while it is slow, it is worth another look now and then.
   const bool slow = kept_ != 0 || recent.ms > calm_.ms * kSlow;
-  const bool again = slow && since_trial_ >= distance_;
+  const bool again = slow && since_trial_ >= (for_busy && window_.Robbed(kSure) ? kFar : distance_);
   if (kept_ == 0 && recent.ms < level_.ms) level_ = recent;
-  if (Departed() && (kept_ != 0 || since_trial_ >= distance_ || trials_ == 0)) {
-    StartTrials(kept_ != 0 && recent.ms <= level_.ms * kDepart);
+  if (Departed() && (kept_ != 0 || due)) {
+    StartTrials(kept_ != 0 && recent.ms <= level_.ms * kDepart, false, recent);
   } else if (again) {
-    StartTrials(kept_ != 0);
+    StartTrials(kept_ != 0, false, recent);
   }
 }
 
 // Slower than it was; or, away from the first choice, one processor's side lighter again.
 bool Choice::Departed() const {
   const Times recent = window_.Median(kWindow);
-  if (recent.ms > level_.ms * kDepart) return true;
-  if (kept_ == 0) return false;
+  // Beside another process times vary more.
+  if (recent.ms > level_.ms * (kept_ != 0 && recent.robbed() ? kSlow : kDepart)) return true;
+  if (kept_ == 0 || recent.robbed()) return false;
   return states_[static_cast<size_t>(kept_)] == State::kCpuBusy ? recent.cpu_ms * kDepart < level_.cpu_ms
                                                                 : recent.wait_ms() * kDepart < level_.wait_ms();
 }
 
-void Choice::StartTrials(bool only_first) {
-  const Times recent = window_.Median(kWindow);
+// `now`: the kept plan's runs that are doubted; `known`: the thread's waits for a core have said why.
+void Choice::StartTrials(bool only_first, bool known, const Times& now) {
   std::fill(tried_.begin(), tried_.end(), Times{});
-  tried_[static_cast<size_t>(kept_)] = recent;
+  tried_[static_cast<size_t>(kept_)] = now;
   ++trials_;
   trying_ = true;
   second_round_ = again_ = false;
   only_first_ = only_first;
-  // Away from plan 0 nothing says anew whose side it is; what was seen before stands.
-  if (kept_ == 0) cpu_slower_ = recent.cpu_ms - calm_.cpu_ms > 0.5 * (recent.ms - calm_.ms);
+  known_ = known;
+  // Away from plan 0 nothing but queueing up says anew whose side it is; what was seen before stands.
+  if (now.robbed()) {
+    cpu_slower_ = true;
+  } else if (kept_ == 0) {
+    cpu_slower_ = now.cpu_ms - calm_.cpu_ms > 0.5 * (now.ms - calm_.ms);
+  }
+  // Where this trial is for its end, the next one needs new cause; any other may hide its end.
+  if (known) robbed_since_ = false;
   QueueTrials(true);
   NextTrial();
 }
@@ -102,9 +132,9 @@ void Choice::QueueTrials(bool fitting) {
 void Choice::NextTrial() {
   if (next_ == queued_ && !second_round_ && !only_first_) {
     second_round_ = true;
-    if (Best() == kept_) QueueTrials(false);
+    if (Best() == kept_ && !known_) QueueTrials(false);
   }
-  if (next_ == queued_ && !again_ && Best() != kept_) {
+  if (next_ == queued_ && !again_ && !known_ && Best() != kept_) {
     // What made the kept plan slow may have been a moment's noise: it has the last word.
     again_ = true;
     queued_ = next_ = 0;
@@ -161,6 +191,8 @@ void Choice::Keep(int plan) {
   kept_ = running_ = plan;
   window_ = {};
   level_ = {};
+  robbed_since_ = known_;
+  free_runs_ = 0;
   since_kept_ = since_trial_ = 0;
 }
 

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "json.h"
+#include "run_delay.h"
 
 namespace tvm_codl {
 
@@ -49,6 +50,7 @@ void Alternatives::SpinUs(int us) {
     // Where another process wants the CPU, a thread that spins uses up its share, and one that sleeps is served first
     // when it wakes.
     executors_[i]->spin_us = states_[i] == State::kCpuBusy ? 0 : us;
+    executors_[i]->roams = states_[i] == State::kCpuBusy;
   }
 }
 
@@ -63,10 +65,12 @@ Executor& Alternatives::Next() {
 
 void Alternatives::RunOnce() {
   Executor& next = Next();
-  const int64_t start = HostNow();
+  const int64_t start = HostNow(), delayed = RunDelay();
   next.Run();
   const double ms = static_cast<double>(HostNow() - start) / 1e6;
-  if (fixed_ == kAdapt) choice_.Note(ms, ms - static_cast<double>(next.waited_ns()) / 1e6);
+  if (fixed_ != kAdapt) return;
+  const double delay_ms = static_cast<double>(RunDelay() - delayed) / 1e6;
+  choice_.Note(ms, ms - static_cast<double>(next.waited_ns()) / 1e6, delay_ms);
 }
 
 void Alternatives::SetInput(int index, const DLTensor& data) {

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "roaming.h"
+
 namespace tvm_codl {
 
 namespace threading = tvm::runtime::threading;
@@ -123,8 +125,13 @@ void CpuThreads::Apply() const {
   }
 }
 
-CpuThreads::Scope::Scope(const CpuThreads& chosen)
-    : own_((chosen.Apply(), chosen.pinned_ ? &chosen.cores_ : nullptr)) {}
+const cpu_set_t* CpuThreads::Claim(bool roams) const {
+  if (!roams) ReturnToCpu();
+  Apply();
+  return pinned_ ? &cores_ : nullptr;
+}
+
+CpuThreads::Scope::Scope(const CpuThreads& chosen, bool roams) : own_(chosen.Claim(roams)) {}
 
 std::string CpuThreads::Describe() const {
   const Scope scope(*this);

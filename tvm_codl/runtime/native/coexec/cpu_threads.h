@@ -21,11 +21,15 @@ class CpuThreads {
   // end.  The pool keeps its state, since it runs nothing else meanwhile, and changes where the next run wants another.
   class Scope {
    public:
-    explicit Scope(const CpuThreads& chosen);
+    // Where it `roams`, this thread stays on the core where LeaveCpu left it.
+    explicit Scope(const CpuThreads& chosen, bool roams = false);
 
    private:
     ScopedAffinity own_;
   };
+
+  // Whether cores were named.
+  bool pinned() const { return pinned_; }
 
   // The cores of this thread and of each of the pool's threads during a run, as JSON: [[0,1],[0,1]].
   std::string Describe() const;
@@ -33,6 +37,7 @@ class CpuThreads {
  private:
   bool Same(const CpuThreads& other) const;
   void Apply() const;
+  const cpu_set_t* Claim(bool roams) const;
 
   int threads_ = 0;
   bool pinned_ = false;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "roaming.h"
+
 namespace tvm_codl {
 
 using tvm::runtime::Module;
@@ -121,9 +123,11 @@ void Executor::RunCpuStep(size_t index) {
   const Step& step = program_->cpu[index];
   switch (step.what) {
     case Do::kCall:
+      ReturnToCpu();
       calls_[index]->Run();
       return;
     case Do::kCopy:
+      ReturnToCpu();
       std::memcpy(memory_->Host(step.args[1]), memory_->Host(step.args[0]), static_cast<size_t>(step.args[0].bytes));
       return;
     case Do::kWait: {
@@ -173,6 +177,7 @@ void Executor::RunOnce(std::vector<Span>* spans) {
     if (gpu_) {
       Feed(program_->feed_until[steps.size()], spans);
       const int64_t start = HostNow();
+      if (Roams()) LeaveCpu();
       gpu_->Finish(spin_us);
       waited_ns_ += HostNow() - start;
       if (spans != nullptr && !steps.empty()) {
@@ -209,7 +214,7 @@ std::string Executor::CpuCores() {
 
 void Executor::Run() {
   std::lock_guard<std::mutex> lock(running_);
-  const CpuThreads::Scope as_chosen(cpu_threads_);
+  const CpuThreads::Scope as_chosen(cpu_threads_, Roams());
   RunOnce(nullptr);
 }
 

@@ -70,11 +70,15 @@ class Executor {
   Sharing sharing() const { return memory_->sharing(); }
   const Program& program() const { return *program_; }
   int spin_us = 200;
+  // Whether the thread goes elsewhere (LeaveCpu) for the last wait, and computes nothing before it is back.  Cores that
+  // were chosen for the CPU are kept.
+  bool roams = false;
   static constexpr int kNobody = -1;
 
  private:
   void RunOnce(std::vector<Span>* spans);
   void RunCpuStep(size_t index);
+  bool Roams() const { return roams && gpu_ != nullptr && !cpu_threads_.pinned(); }
   void Feed(size_t until, std::vector<Span>* spans);
   bool OnGpu(int region) const;
   void CheckRegion(int region) const;

@@ -173,7 +173,7 @@ class ChoiceNode final : public ModuleNode {
   PackedFunc GetFunction(const String& name, const ObjectPtr<Object>& self) final {
     if (name == "note") {
       return PackedFunc([self, this](TVMArgs args, TVMRetValue* rv) {
-        choice_.Note(args[0], args[1]);
+        choice_.Note(args[0], args[1], args.size() > 2 ? static_cast<double>(args[2]) : 0.0);
         *rv = choice_.plan();
       });
     }

@@ -4,19 +4,23 @@
 
 namespace tvm_codl {
 
-ScopedAffinity::ScopedAffinity(const char* cores) {
-  if (cores == nullptr || *cores == '\0') return;
+std::optional<cpu_set_t> ParseCores(const char* cores) {
+  if (cores == nullptr || *cores == '\0') return std::nullopt;
   cpu_set_t wanted;
   CPU_ZERO(&wanted);
   for (const char* at = cores; *at != '\0';) {
     char* end = nullptr;
     const long core = std::strtol(at, &end, 10);
-    if (end == at || core < 0 || core >= CPU_SETSIZE) return;
+    if (end == at || core < 0 || core >= CPU_SETSIZE) return std::nullopt;
     CPU_SET(static_cast<size_t>(core), &wanted);
     at = *end == ',' ? end + 1 : end;
-    if (*end != ',' && *end != '\0') return;
+    if (*end != ',' && *end != '\0') return std::nullopt;
   }
-  Change(wanted);
+  return wanted;
+}
+
+ScopedAffinity::ScopedAffinity(const char* cores) {
+  if (const auto wanted = ParseCores(cores)) Change(*wanted);
 }
 
 ScopedAffinity::ScopedAffinity(const cpu_set_t* cores) {

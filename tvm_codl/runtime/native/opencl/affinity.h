@@ -4,11 +4,16 @@
 
 #include <sched.h>
 
+#include <optional>
+
 namespace tvm_codl {
+
+// The cores of a comma-separated list ("1" or "2,3"); nothing for null, an empty list and a malformed one.
+std::optional<cpu_set_t> ParseCores(const char* cores);
 
 class ScopedAffinity {
  public:
-  // `cores` is a comma-separated list ("1" or "2,3"); null, empty or malformed leaves the affinity alone.
+  // Where ParseCores finds nothing, the affinity is left alone.
   explicit ScopedAffinity(const char* cores);
   // Null leaves it alone too.
   explicit ScopedAffinity(const cpu_set_t* cores);
