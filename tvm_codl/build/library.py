@@ -13,13 +13,16 @@ from typing import Any
 import msgspec
 import numpy as np
 import tvm
+from tvm.contrib import ndk
 
 from tvm_codl.build import dataflow
 from tvm_codl.build.adaptive import joined, parted
+from tvm_codl.build.elf import check_android
 from tvm_codl.build.kernels import Kernels, compile_regions
 from tvm_codl.build.launches import Launch
 from tvm_codl.build.program import FORMAT, stored_weights, write
 from tvm_codl.errors import UserError
+from tvm_codl.platforms import NDK_COMPILER, Platform, name_of, platform
 from tvm_codl.runtime import plugin
 
 
@@ -77,10 +80,14 @@ class Library:
     launches: tuple[tuple[Launch, ...], ...] = ()
 
     def export(self, path: Path, fcompile: Callable[..., Any] | None = None) -> Path:
-        """Writes one ``.so``; ``fcompile`` is ``ndk.create_shared`` for a phone, the host's compiler by default.
+        """Writes one ``.so`` for the platform of the CPU's target, with that one's compiler.
 
-        The file appears whole or not at all.
+        ``fcompile``, as ``export_library`` takes it, links in another way.  The file appears whole or not at all.
+        Raises :class:`UserError` where the compiler is missing or fails, and for what Android would not load.
         """
+        name = name_of(_triple(self.about.build["cpu"]))
+        if fcompile is None and name != "host":
+            fcompile = linker(platform(name))
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".building-") as folder:
             partial = Path(folder) / f"{path.stem}.so"
@@ -92,8 +99,28 @@ class Library:
                     str(error).strip()[-500:],
                     "tvm-codl doctor (is a compiler installed?)",
                 ) from error
+            if name == "android-arm64":
+                check_android(partial)
             os.replace(partial, path)
         return path
+
+
+def linker(where: Platform) -> Callable[..., None]:
+    """``ndk.create_shared`` with the compiler and the options of a platform."""
+
+    def link(output: str, objects: list[str], options: Sequence[str] = ()) -> None:
+        before = os.environ.get(NDK_COMPILER)
+        os.environ[NDK_COMPILER] = where.cxx
+        try:
+            ndk.create_shared(output, objects, ["-shared", "-fPIC", *where.cc_options, "-lm", *options])
+        finally:
+            if before is None:
+                del os.environ[NDK_COMPILER]
+            else:
+                os.environ[NDK_COMPILER] = before
+
+    link.get_target_triple = lambda: where.triple  # type: ignore[attr-defined]  # asked where nothing runs on the CPU
+    return link
 
 
 def build(
@@ -192,6 +219,11 @@ def _inputs(flow: dataflow.Dataflow) -> tuple[PortInfo, ...]:
 
 def _outputs(flow: dataflow.Dataflow, names: tuple[str, ...]) -> tuple[PortInfo, ...]:
     return tuple(_output(flow, i, names) for i in range(len(flow.outputs)))
+
+
+def _triple(target: str) -> str:
+    """``mtriple`` of a target string; empty for this machine's."""
+    return next((word.partition("=")[2] for word in target.split() if word.startswith("-mtriple=")), "")
 
 
 def _regions(flow: dataflow.Dataflow) -> tuple[RegionInfo, ...]:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tvm_codl.build.elf import check_library
+from tvm_codl.build.elf import check_android, check_library, read_linked
 from tvm_codl.errors import UserError
+from tvm_codl.platforms import PAGE_BYTES
 
 SOURCE = "const char __tvm_dev_mblob[4096] = {1};\n"
 
@@ -92,3 +93,51 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing.so"):
         with pytest.raises(UserError, match="cannot be read"):
             check_library(path, "x86_64")
+
+
+def linked(folder: Path, source: str, *options: str) -> Path:
+    """A shared library without a C library, by the host's compiler."""
+    (folder / "one.c").write_text(source)
+    compiler = next(c for c in ("gcc", "cc", "clang") if shutil.which(c))
+    path = folder / "one.so"
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-nostdlib", "-o", str(path), str(folder / "one.c"), *options], check=True
+    )
+    return path
+
+
+PAGES = f"-Wl,-z,max-page-size={PAGE_BYTES}"
+# An address inside the code, which only the loader knows.
+ADDRESS_IN_CODE = '__asm__(".text\\n.globl f\\nf: .quad f\\n");\n'
+
+
+def test_what_android_takes(tmp_path: Path) -> None:
+    path = linked(tmp_path, SOURCE, PAGES)
+    assert read_linked(path).needed == () and read_linked(path).alignment == PAGE_BYTES
+    check_android(path)
+
+
+def test_needed_libraries_are_read_and_judged(tmp_path: Path) -> None:
+    path = linked(tmp_path, SOURCE, PAGES, "-Wl,--no-as-needed", "-lm", "-lc")
+    needed = read_linked(path).needed
+    assert [name.split(".")[0] for name in needed] == ["libm", "libc"]
+    with pytest.raises(UserError, match="does not have") as error:
+        check_android(path)
+    assert error.value.evidence == ", ".join(sorted(needed))
+
+
+def test_small_pages_and_relocations_in_code_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not load on every Android") as error:
+        check_android(linked(tmp_path, SOURCE, "-Wl,-z,max-page-size=4096"))
+    assert "4096" in error.value.evidence
+    with pytest.raises(UserError, match="text relocations"):
+        check_android(linked(tmp_path, ADDRESS_IN_CODE, PAGES, "-Wl,-z,notext"))
+
+
+def test_a_library_that_is_cut_off_is_no_library_to_read(tmp_path: Path) -> None:
+    path = linked(tmp_path, SOURCE, PAGES)
+    whole = path.read_bytes()
+    for size in (0, 63, 100, 300):
+        path.write_bytes(whole[:size])
+        with pytest.raises(UserError):
+            read_linked(path)
