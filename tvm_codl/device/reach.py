@@ -16,6 +16,7 @@ from tvm_codl.device.deadline import Result, TimeUp, within
 from tvm_codl.device.link import Link
 from tvm_codl.device.local import LocalPhone, local_phone
 from tvm_codl.device.profile import DeviceProfile
+from tvm_codl.device.same_build import check_same_build
 from tvm_codl.device.spec import Direct, Local, Proxy, Spec, Tracker
 from tvm_codl.errors import CodlError, DeviceError, UsageError
 
@@ -220,6 +221,7 @@ def _profile(remote: rpc.RPCSession, where: str) -> DeviceProfile:
         raise DeviceError(
             f"the server at {where} is not a tvm_codl phone", "it has no function codl.profile", "tvm-codl serve"
         ) from error
+    check_same_build(remote, where)
     return DeviceProfile.from_json(str(ask()))
 
 

@@ -57,19 +57,20 @@ def compile_native(sanitize: str = "", quiet: bool = True) -> Path:
     library = folder / "libtvm_codl.so"
     if library.exists():
         return library
-    cmake = _tool("cmake")
+    cmake = tool("cmake")
     folder.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(str(folder) + ".lock"):
         if library.exists():
             return library
-        generator = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}"]
+        generator = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}"]
         configure = [cmake, "-S", str(SOURCES), "-B", str(folder), *generator, f"-DTVM_ROOT={tvm_root()}"]
         _run([*configure, f"-DCODL_SANITIZE={sanitize}"], quiet)
         _run([cmake, "--build", str(folder)], quiet)
     return library
 
 
-def _tool(name: str) -> str:
+def tool(name: str) -> str:
+    """The path of ``cmake`` or ``ninja``, beside this Python first.  Raises :class:`UserError` where it is missing."""
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
     if found is None:
