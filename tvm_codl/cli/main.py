@@ -15,6 +15,7 @@ from tvm_codl.errors import CodlError, UsageError, UserError
 COMMANDS = {
     "doctor": "Check that everything needed is here, and say how to mend what is not.",
     "serve": "Be a phone: the reference phone's server.",
+    "device": "Look after phones on adb: push, start, forward, info.",
     "measure": "Measure a model's operators on a phone, where it could change the plan.",
     "tune": "Tune the kernels of a model, or of a plan, on a phone with AutoTVM.",
     "plan": "Measure a phone and plan where each operator of a model runs.",

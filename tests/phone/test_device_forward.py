@@ -1,0 +1,73 @@
+"""``tvm-codl device forward``: what it sets up, it takes down, however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.phone.device_commands import Cli, forwarding, free_port
+from tests.phone.stand_in_adb import StandInAdb
+from tests.phone.stand_in_phone import Phone
+from tvm_codl.device.adb import AdbServer
+from tvm_codl.device.adb_forward import Forwarding, Mapping
+
+
+def test_forward_is_taken_down_on_interrupt_and_what_a_kill_left_by_remove(
+    adb: StandInAdb, phone: Phone, tmp_path: Path
+) -> None:
+    words = ("--tracker", f"127.0.0.1:{free_port()}", "--port", free_port())
+    with forwarding(adb, tmp_path, *words) as process:
+        assert process.stdout is not None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert [one["what"] for one in json.loads(process.stdout.read())] == ["tracker", "server"]
+        assert not phone.forwards and not phone.reverses
+
+    def remove() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "tvm_codl", "device", "forward", "--remove", "--json"],
+            env={**os.environ, "TVM_CODL_CACHE": str(tmp_path)}, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    with forwarding(adb, tmp_path, *words) as process:
+        done = remove()
+        assert json.loads(done.stdout) == [] and "still runs" in done.stderr
+        process.kill()
+        process.wait(10)
+        assert len(phone.forwards) == len(phone.reverses) == 1
+        phone.forwards["tcp:1"] = phone.forwards[next(iter(phone.forwards))]  # somebody else's
+        done = remove()
+        assert len(json.loads(done.stdout)) == 2 and "2 taken down" in done.stderr
+        assert list(phone.forwards) == ["tcp:1"] and not phone.reverses
+
+
+def test_forward_comes_back_with_the_phone(adb: StandInAdb, phone: Phone, tmp_path: Path) -> None:
+    with forwarding(adb, tmp_path, "--port", free_port()) as process:
+        assert process.stderr is not None
+        phone.unplug()
+        assert any("away; waiting" in line for line in process.stderr)
+        phone.state = "device"
+        assert any("set up again: server" in line for line in process.stderr)
+        assert len(phone.forwards) == 1
+
+
+def test_forward_refuses_a_taken_port_and_another_machine(
+    adb: StandInAdb, phone: Phone, cli: Cli, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = cli("forward", "--tracker", f"127.0.0.1:{free_port()}", "--port", port)
+        assert code == 3 and "Address already in use" in err
+    assert not phone.forwards and not phone.reverses and not list((tmp_path / "forwards").iterdir())
+    with Forwarding(AdbServer().phone(), (Mapping("forward", 9999, port, "server"),)):
+        code, _, err = cli("forward", "--port", port)
+        assert code == 2 and "forward --remove" in err
+    code, _, err = cli("forward", "--tracker", "10.0.0.1:9190")
+    assert code == 2 and "device start --tracker 10.0.0.1:9190" in err
+    assert cli("forward")[0] == 2
+    assert cli("forward", "--remove", "--port", 9090)[0] == 2

@@ -1,0 +1,270 @@
+"""``tvm-codl device``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tvm_codl.cli.device_forward import forward
+from tvm_codl.cli.device_options import adb_server, in_folder, on_phone, proxy_option, tracker_option
+from tvm_codl.cli.options import FILE, json_option
+from tvm_codl.cli.output import print_json, print_table, talk
+from tvm_codl.errors import CheckFailed, DeviceError, UsageError
+
+if TYPE_CHECKING:
+    from tvm_codl.device.adb import AdbPhone
+    from tvm_codl.device.adb_server import Serving
+
+#: The app's package (rpc_apps/android_rpc).
+PACKAGE = "org.tvmcodl.rpc"
+#: Where its command-line build puts it.
+APK = Path(__file__).parents[2] / "build" / "tvm-codl-rpc.apk"
+
+
+@click.group()
+def command() -> None:
+    """Look after phones on adb: put the server or the app there, start it, reach it.
+
+    Everything goes through the adb server of this machine (adb start-server).
+    """
+
+
+command.add_command(forward)
+
+
+@command.command("ls")
+@tracker_option
+@proxy_option
+@click.option("--rpc-key", multiple=True, metavar="KEY", help="A key to ask the proxy for; it does not list its own.")
+@json_option
+def ls(rpc_tracker: str, rpc_proxy: str, rpc_key: tuple[str, ...], as_json: bool) -> None:
+    """List the phones that adb, a tracker and a proxy know."""
+    from rich.table import Table
+    from rich.text import Text
+
+    adb = adb_server()
+    from tvm_codl.device.adb_list import at_tracker, behind_proxy, on_adb
+    from tvm_codl.device.serve import address
+
+    if rpc_proxy and not rpc_key:
+        raise UsageError(
+            "which phones behind the proxy?", "it does not list its keys", "add --rpc-key KEY (several times)"
+        )
+    found, complaints = [], []
+    asked: list[Callable[[], Any]] = [lambda: on_adb(adb)]
+    if rpc_tracker:
+        asked.append(lambda: at_tracker(*address(rpc_tracker)))
+    if rpc_proxy:
+        asked.append(lambda: behind_proxy(*address(rpc_proxy), rpc_key))
+    for ask in asked:
+        try:
+            found += ask()
+        except DeviceError as error:
+            complaints.append(error)
+    if len(complaints) == len(asked):
+        raise complaints[0]
+    for complaint in complaints:
+        talk(f"{complaint.what}: {complaint.next}")
+    if as_json:
+        print_json(found)
+        return
+    table = Table("serial", "model", "state", "key", "where")
+    for one in found:
+        # As Text: brackets in a phone's words are no markup.
+        table.add_row(*(Text(words) for words in (one.serial, one.model, one.state, one.key, one.where)))
+    if found:
+        print_table(table)
+    else:
+        talk("no phone: plug one in and allow USB debugging (adb devices -l), or start a server: tvm-codl serve")
+
+
+@command.command("push")
+@on_phone
+@in_folder
+@click.option("--server", type=FILE, help="The server's executable.  [default: built with the NDK]")
+@click.option("--library", "libraries", type=FILE, multiple=True, help="A file to put beside it (.so); several times.")
+@click.option("--platform", default="android-arm64", show_default=True, help="What to build the server for.")
+@json_option
+def push(
+    phone: AdbPhone, folder: str, server: Path | None, libraries: tuple[Path, ...], platform: str, as_json: bool
+) -> None:
+    """Put the server and libraries on the phone; what is there already is not sent again."""
+    from tvm_codl.device.adb_push import SERVER
+    from tvm_codl.device.adb_push import push as push_files
+
+    if server is None:
+        server = _built(platform)
+    files = {SERVER: server, **{path.name: path for path in libraries}}
+    if len(files) != 1 + len(libraries):
+        raise UsageError("two files of one name", ", ".join(map(str, libraries)), "rename one")
+    done = push_files(phone, files, folder)
+    if as_json:
+        print_json(done)
+        return
+    for one in done:
+        click.echo(f"{one.path}: {one.bytes} bytes, {'sent' if one.sent else 'there already'}")
+    talk(f"next: tvm-codl device start --serial {phone.serial}")
+
+
+def _built(platform: str) -> Path:
+    """The native server for a platform."""
+    try:
+        from tvm_codl.runtime.server_build import compile_server
+    except ImportError as error:
+        raise UsageError("no server to push", str(error), "add --server FILE") from error
+    path: Path = compile_server(platform)
+    return path
+
+
+@command.command("install")
+@on_phone
+@in_folder
+@click.option("--apk", type=FILE, help="The app.  [default: the one that rpc_apps/android_rpc built]")
+@click.option("--package", default=PACKAGE, show_default=True, help="The app's package, to read its version.")
+@json_option
+def install(phone: AdbPhone, folder: str, apk: Path | None, package: str, as_json: bool) -> None:
+    """Install the app; permissions are left for the phone's owner to grant."""
+    from tvm_codl.device.adb_app import install as install_app
+
+    done = install_app(phone, apk or APK, package, folder)
+    if as_json:
+        print_json(done)
+        return
+    click.echo(f"{done.package} {done.version}" + (f", was {done.before}" if done.before else ""))
+    talk("next: open the app on the phone; it asks for what it needs")
+
+
+@command.command("start")
+@on_phone
+@in_folder
+@click.option("--key", default="codl", show_default=True, help="The key that clients ask for.")
+@click.option("--port", type=click.IntRange(1, 65535), default=9090, show_default=True, help="The phone's port.")
+@click.option(
+    "--host",
+    type=click.Choice(["127.0.0.1", "0.0.0.0"]),
+    default="127.0.0.1",
+    show_default=True,
+    help="Where the phone listens; 0.0.0.0 lets in whoever reaches it, on networks you trust.",
+)
+@click.option("--tracker", default="", metavar="HOST:PORT", help="A tracker to register at, as the phone reaches it.")
+@click.option("--proxy", default="", metavar="HOST:PORT", help="A proxy to serve through, as the phone reaches it.")
+@click.option("--wait", type=click.FloatRange(1), default=30.0, show_default=True, help="Seconds until it must answer.")
+@json_option
+def start(
+    phone: AdbPhone, folder: str, key: str, port: int, host: str, tracker: str, proxy: str, wait: float, as_json: bool
+) -> None:  # fmt: skip
+    """Start the server on the phone and wait until it answers."""
+    from tvm_codl.device.adb_server import Serve
+    from tvm_codl.device.adb_server import start as start_server
+
+    serving = start_server(phone, Serve(key, port, host, tracker, proxy), folder, wait)
+    if as_json:
+        print_json(serving)
+    else:
+        place = f"port {serving.port}" if serving.port else f"proxy {serving.proxy}"
+        click.echo(f"{serving.serial}: process {serving.pid} serves {serving.key} at {place}")
+    talk(f"next: {_next(serving)}")
+
+
+def _next(serving: Serving) -> str:
+    if serving.tracker:
+        return f"tvm-codl measure MODEL --rpc-tracker {serving.tracker} --rpc-key {serving.key}"
+    if serving.proxy:
+        return f"tvm-codl measure MODEL --rpc-proxy {serving.proxy} --rpc-key {serving.key}"
+    return f"tvm-codl device forward --serial {serving.serial} --port {serving.port}"
+
+
+@command.command("stop")
+@on_phone
+@in_folder
+@json_option
+def stop(phone: AdbPhone, folder: str, as_json: bool) -> None:
+    """Stop the server that start started."""
+    from tvm_codl.device.adb_server import stop as stop_server
+
+    how = stop_server(phone, folder)
+    words = {"none": "no server ran", "stopped": "stopped", "killed": "killed: it did not end in five seconds"}
+    if as_json:
+        print_json({"serial": phone.serial, "server": how})
+    else:
+        click.echo(f"{phone.serial}: {words[how]}")
+
+
+@command.command("info")
+@on_phone
+@in_folder
+@tracker_option
+@proxy_option
+@click.option("--rpc-key", default="", metavar="KEY", help="The key that the phone's server serves there.")
+@click.option("--codl", is_flag=True, help="As one of CoDL's files: four facts of the GPU.")
+@json_option
+def info(
+    phone: AdbPhone, folder: str, rpc_tracker: str, rpc_proxy: str, rpc_key: str, codl: bool, as_json: bool
+) -> None:
+    """Print the phone's profile as YAML: cores and clusters, clocks, GPU, limits, memory.
+
+    The shell tells the CPU and the GPU's name; the rest comes from the server on the phone, where one runs.
+    """
+    from tvm_codl.device.adb_facts import merged, shell_profile, to_yaml
+    from tvm_codl.device.adb_server import about
+    from tvm_codl.device.profile import soc_yaml
+
+    profile = shell_profile(phone)
+    with contextlib.ExitStack() as stack:
+        place = _place(phone, about(phone, folder), rpc_tracker, rpc_proxy, rpc_key, stack)
+        if place is not None:
+            from tvm_codl.device.reach import connect
+
+            profile = merged(profile, stack.enter_context(connect(place)).profile)
+    if codl:
+        if not soc_yaml(profile):
+            raise CheckFailed(
+                "nothing of that is known", "no server told it", f"tvm-codl device start --serial {phone.serial}"
+            )
+        click.echo(soc_yaml(profile), nl=False)
+    elif as_json:
+        print_json(profile)
+    else:
+        click.echo(to_yaml(profile), nl=False)
+
+
+def _place(phone: Any, serving: Serving | None, tracker: str, proxy: str, key: str, stack: contextlib.ExitStack) -> Any:
+    """Where the server can be asked; None, and a word on what is missing, where it cannot."""
+    from tvm_codl.device.adb_forward import LOOPBACK, port_of
+    from tvm_codl.device.reach import phone_from_options
+    from tvm_codl.device.spec import Direct
+
+    if tracker or proxy:
+        return phone_from_options(tracker, proxy, key)
+    if serving is None:
+        talk(f"the shell's facts alone: no server runs (tvm-codl device start --serial {phone.serial} tells the rest)")
+    elif serving.port and not serving.tracker:
+        return Direct(LOOPBACK, stack.enter_context(port_of(phone, serving.port)), serving.key)
+    else:
+        kind, place = ("tracker", serving.tracker) if serving.tracker else ("proxy", serving.proxy)
+        talk(f"the shell's facts alone: add --rpc-{kind} {place} --rpc-key {serving.key} for the server's")
+    return None
+
+
+@command.command("shell-check")
+@on_phone
+@in_folder
+@json_option
+def shell_check(phone: AdbPhone, folder: str, as_json: bool) -> int:
+    """Check whether the phone's shell can run the server; exits with 3 if not."""
+    from tvm_codl.device.adb_check import checks
+
+    results = []
+    for one in checks(phone, folder):
+        results.append(one)
+        if not as_json:
+            click.echo(f"{'ok  ' if one.ok else 'FAIL' if one.needed else 'note'}  {one.name}: {one.found}")
+            if not one.ok and one.remedy:
+                click.echo(f"      next: {one.remedy}")
+    if as_json:
+        print_json(results)
+    return DeviceError.exit_code if any(one.needed and not one.ok for one in results) else 0

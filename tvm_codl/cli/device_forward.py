@@ -1,0 +1,92 @@
+"""``tvm-codl device forward``."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from tvm_codl.cli.device_options import on_phone
+from tvm_codl.cli.options import json_option
+from tvm_codl.cli.output import print_json, talk
+from tvm_codl.errors import UsageError
+
+if TYPE_CHECKING:
+    from tvm_codl.device.adb import AdbPhone
+    from tvm_codl.device.adb_forward import Forwarding, Mapping
+
+WATCH_S = 2.0
+
+
+@click.command("forward")
+@on_phone
+@click.option("--tracker", default="", metavar="HOST:PORT", help="This machine's tracker, for the phone.")
+@click.option("--proxy", default="", metavar="HOST:PORT", help="This machine's proxy, for the phone.")
+@click.option("--port", type=click.IntRange(1, 65535), help="The server's port on the phone, for this machine.")
+@click.option("--remove", is_flag=True, help="Take down what an earlier forward left behind.")
+@json_option
+def forward(phone: AdbPhone, tracker: str, proxy: str, port: int | None, remove: bool, as_json: bool) -> None:
+    """Connect ports of this machine and of the phone over USB, until interrupted.
+
+    A tracker's phone needs both: the tracker for the phone, and the phone's port under the same number here.
+    """
+    from tvm_codl.device.adb_forward import Forwarding, Mapping, remove_left
+
+    if remove:
+        if tracker or proxy or port:
+            raise UsageError("--remove takes down all that was left and excludes the other options")
+        removed, in_use = remove_left(phone)
+        _show(removed, as_json)
+        talk(
+            f"{len(removed)} taken down"
+            + ("; another forward still runs: interrupt it to take down its own" if in_use else "")
+        )
+        return
+    mappings = tuple(_mapping(kind, place) for kind, place in (("tracker", tracker), ("proxy", proxy)) if place)
+    mappings += (Mapping("forward", port, port, "server"),) if port else ()
+    if not mappings:
+        raise UsageError(
+            "what is to be connected?", "", "--port 9090, --tracker 127.0.0.1:9190 or --proxy 127.0.0.1:9090"
+        )
+    signal.signal(signal.SIGHUP, lambda number, frame: sys.exit(128 + number))
+    with Forwarding(phone, mappings) as up:
+        _show(list(mappings), as_json)
+        sys.stdout.flush()
+        talk("until interrupted (Ctrl-C)")
+        _keep(up)
+
+
+def _mapping(kind: str, place: str) -> Mapping:
+    from tvm_codl.device.adb_forward import Mapping
+    from tvm_codl.device.serve import address
+
+    host, port = address(place)
+    if host not in ("127.0.0.1", "localhost"):
+        raise UsageError(
+            f"{host} is not this machine's loopback",
+            "adb reverse leads to this machine only",
+            f"give the phone that address itself: tvm-codl device start --{kind} {place}",
+        )
+    return Mapping("reverse", port, port, kind)
+
+
+def _show(mappings: list[Mapping], as_json: bool) -> None:
+    if as_json:
+        print_json(mappings)
+    else:
+        for one in mappings:
+            click.echo(str(one))
+
+
+def _keep(up: Forwarding) -> None:
+    """Until a signal; sets up again what was lost when the phone was unplugged."""
+    away = False
+    while True:
+        time.sleep(WATCH_S)
+        there = up.mend(talk)
+        if there == away:
+            away = not there
+            talk("the phone is away; waiting" if away else "the phone is back")
