@@ -1,0 +1,28 @@
+"""The app's native library for a phone, built with the user's NDK, or the same library for a JVM on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rpc_apps.android_rpc.tvm4j import HERE, java_tool, run
+from tvm_codl.platforms import platform
+from tvm_codl.runtime.compile import tool, tvm_root
+
+SOURCES = HERE / "app/src/main/cpp"
+LIBRARY = "libtvm4j_runtime_packed.so"
+
+
+def build_native(folder: Path, name: str = "android-arm64", runtime: Path | None = None) -> Path:
+    """The library for a platform of :mod:`tvm_codl.platforms`; for ``host`` it is what the tests run in a JVM.
+
+    ``runtime`` is ``libtvm_phone_runtime.a``, where it was built before.  Raises :class:`UserError` where there is no NDK
+    to build with, or with the compiler's own words.
+    """
+    target, java = platform(name), Path(java_tool("javac")).resolve().parents[1]
+    words = [*target.cmake, f"-DCODL_PLATFORM={name}", f"-DCODL_JAVA_HOME={java}", f"-DTVM_ROOT={tvm_root()}"]
+    if runtime is not None:
+        words.append(f"-DCODL_TVM_RUNTIME={runtime}")
+    cmake, what = tool("cmake"), "the app's native library does not build"
+    run([cmake, "-S", SOURCES, "-B", folder, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}", *words], what)
+    run([cmake, "--build", folder, "--target", "tvm4j_runtime_packed"], what)
+    return folder / LIBRARY
