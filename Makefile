@@ -7,31 +7,42 @@ export TOPHUB_LOCATION := NONE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTEST := $(BIN)/python -m pytest -q
 
-NATIVE = $(shell find tvm_codl/runtime/native tests/runtime -name '*.h' -o -name '*.cc')
+PYTHONS := tvm_codl tests benchmarks tutorials rpc_apps
+NATIVE = $(shell find tvm_codl/runtime/native tests/runtime rpc_apps/cpp_rpc -name '*.h' -o -name '*.cc')
 
-.PHONY: demo test test-slow lint format lock install clean
+.PHONY: demo test test-slow lint format lock install clean arm64 app
 
 demo: $(INSTALLED)
 	$(BIN)/tvm-codl demo
 
-test: $(INSTALLED)
+test: $(INSTALLED) arm64 app
 	$(PYTEST) -m "not slow" tests
 
-test-slow: $(INSTALLED)
+test-slow: $(INSTALLED) arm64 app
 	$(PYTEST) -m slow tests
 
 lint: $(INSTALLED)
-	$(BIN)/ruff check tvm_codl tests benchmarks tutorials
-	$(BIN)/ruff format --check tvm_codl tests benchmarks tutorials
+	$(BIN)/ruff check $(PYTHONS)
+	$(BIN)/ruff format --check $(PYTHONS)
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(NATIVE)
 
 format: $(INSTALLED)
-	$(BIN)/ruff check --fix tvm_codl tests benchmarks tutorials
-	$(BIN)/ruff format tvm_codl tests benchmarks tutorials
+	$(BIN)/ruff check --fix $(PYTHONS)
+	$(BIN)/ruff format $(PYTHONS)
 	$(BIN)/clang-format -i $(NATIVE)
 
 install: $(INSTALLED)
+
+# The emulated arm64 phone: cross compiler, emulator, and an OpenCL for it.  As root they are installed where they are
+# missing; where they cannot be, the tests that need them are skipped and say so.
+ARM64_FILES := $(or $(CODL_ARM64_SYSROOT),$(or $(TVM_CODL_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tvm_codl)/arm64-sysroot)
+arm64:
+	@docker/install/arm64.sh && docker/install/arm64_opencl.sh "$(ARM64_FILES)" || true
+
+# What the Android app is built and tested with, likewise.
+app:
+	@docker/install/app.sh || true
 
 # --no-deps: the lock file is complete but for what rapidocr-onnxruntime asks for and only its own code uses, which is
 # never imported: the package is here for the networks that it carries.
