@@ -1,8 +1,5 @@
 #include "options.h"
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -34,7 +31,6 @@ TVM RPC has no password and runs whatever it is sent.  An address other than 127
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-constexpr uint64_t kMostDefaultPacket = 1024 * kMiB;
 
 long Whole(const std::string& name, const std::string& text, long least, long most) {
   char* end = nullptr;
@@ -55,13 +51,6 @@ double Seconds(const std::string& name, const std::string& text) {
   return value;
 }
 
-uint64_t DefaultPacket() {
-  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
-  if (pages <= 0 || page <= 0) return 256 * kMiB;
-  const uint64_t quarter = static_cast<uint64_t>(pages) / 4 * static_cast<uint64_t>(page);
-  return std::clamp(quarter, 16 * kMiB, kMostDefaultPacket);
-}
-
 }  // namespace
 
 Address ParseAddress(const std::string& text) {
@@ -75,7 +64,6 @@ Address ParseAddress(const std::string& text) {
 
 Options Parse(int argc, char** argv) {
   Options options;
-  options.limits.packet_bytes = DefaultPacket();
   using Take = std::function<void(const std::string& name, const std::string& value)>;
   constexpr long kMostMiB = 1 << 24;
   const std::map<std::string, Take> known = {

@@ -1,11 +1,21 @@
 #include "packets.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <stdexcept>
 
 #include "opening.h"
 
 namespace codl_server {
+
+uint64_t UsualPacket() {
+  constexpr uint64_t kMiB = 1 << 20;
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
+  if (pages <= 0 || page <= 0) return 256 * kMiB;
+  const uint64_t quarter = static_cast<uint64_t>(pages) / 4 * static_cast<uint64_t>(page);
+  return std::clamp(quarter, 16 * kMiB, 1024 * kMiB);
+}
 
 namespace {
 constexpr size_t kHeader = sizeof(uint64_t);

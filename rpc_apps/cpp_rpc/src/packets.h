@@ -12,6 +12,9 @@
 
 namespace codl_server {
 
+// The longest packet that is taken unless told otherwise: a quarter of the memory, at most 1 GiB.
+uint64_t UsualPacket();
+
 class Packets {
  public:
   explicit Packets(uint64_t longest) : longest_(longest) {}

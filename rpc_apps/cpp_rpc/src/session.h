@@ -8,13 +8,14 @@
 #include <string>
 
 #include "front.h"
+#include "packets.h"
 
 namespace codl_server {
 
 struct Limits {
-  uint64_t packet_bytes = 0;  // the longest packet of a session
-  double session_s = 0;       // the longest session; 0: as long as its client names, or for ever
-  uint64_t memory_bytes = 0;  // of data that a session may hold (RLIMIT_DATA); 0: no limit
+  uint64_t packet_bytes = UsualPacket();  // the longest packet of a session
+  double session_s = 0;                   // the longest session; 0: as long as its client names, or for ever
+  uint64_t memory_bytes = 0;              // of data that a session may hold (RLIMIT_DATA); 0: no limit
 };
 
 // What the session's process does with the connection; it has `folder` as its working directory.
