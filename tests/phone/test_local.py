@@ -40,7 +40,7 @@ def test_phone_is_there_and_then_gone(tmp_path: Path, monkeypatch: pytest.Monkey
         pids = [child.pid for child in psutil.Process().children(recursive=True)]
         assert len(pids) >= 3  # tracker, server, session
         assert left_behind(tmp_path)
-    assert gone(*pids)
+    wait_until(lambda: gone(*pids), f"{pids} end", 30)
     assert not left_behind(tmp_path)
 
 

@@ -46,6 +46,7 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self._done.set()
         self._thread.join()
+        self.most = max(self.most, held_bytes(self._server))  # where all was over before the first look
 
     def _look(self) -> None:
         while not self._done.wait(0.02):
