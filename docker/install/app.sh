@@ -18,21 +18,8 @@ need aapt2 aapt
 need apksigner apksigner
 need zipalign zipalign
 need mvn maven
-if [ -n "$wanted" ]; then
-    if [ "$(id -u)" != 0 ]; then
-        echo "app.sh: not installed and not root: run  sudo docker/install/app.sh  for$wanted" >&2
-        exit 1
-    fi
-    log=$(mktemp)
-    export DEBIAN_FRONTEND=noninteractive
-    # shellcheck disable=SC2086 # a list of words
-    if ! { apt-get update -qq && apt-get install -y -qq --no-install-recommends $wanted; } >"$log" 2>&1; then
-        cat "$log" >&2
-        rm -f "$log"
-        exit 1
-    fi
-    rm -f "$log"
-fi
+# shellcheck disable=SC2086 # a list of words
+[ -z "$wanted" ] || "$here/packages.sh" app.sh $wanted
 
 verified() {
     [ -d "$jars" ] && (cd "$jars" && sha256sum --quiet --strict -c "$tools/jars.sha256" >/dev/null 2>&1)

@@ -14,15 +14,5 @@ need make make
 python3 -c "import ensurepip, venv" 2>/dev/null || wanted="$wanted python3-venv"
 [ -n "$wanted" ] || exit 0
 
-if [ "$(id -u)" != 0 ]; then
-    echo "host.sh: not installed and not root: run  sudo docker/install/host.sh  for$wanted" >&2
-    exit 1
-fi
-export DEBIAN_FRONTEND=noninteractive
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
 # shellcheck disable=SC2086 # a list of words
-if ! { apt-get update -qq && apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends $wanted; } >"$log" 2>&1; then
-    cat "$log" >&2
-    exit 1
-fi
+"$(dirname "$0")/packages.sh" host.sh $wanted
