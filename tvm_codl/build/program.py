@@ -194,7 +194,7 @@ def write(flow: Dataflow, kernels: dict[str, Kernels]) -> JsonObject:
 
     # What each writer's range must show the other processor: the hull of all that is read there.
     crossings: dict[tuple[int, int, str], _Crossing] = {}
-    needs: dict[tuple[int, str], list[int]] = {}
+    needs: dict[tuple[int, str], list[tuple[int, int, str]]] = {}
     readers = [(i, r.processor, a.part) for i, r in enumerate(flow.regions) for a in r.inputs]
     readers += [(len(flow.regions), "cpu", a.part) for a in flow.outputs]
     for reader, processor, part in readers:
@@ -206,9 +206,10 @@ def write(flow: Dataflow, kernels: dict[str, Kernels]) -> JsonObject:
             both = _overlap(value, part, flow.roots[part.root].shape[axis])
             if both is None:
                 continue
+            key = part.root, source, processor
             if source >= 0:
-                needs.setdefault((reader, processor), []).append(source)
-            crossing = crossings.setdefault((part.root, source, processor), _Crossing(part.root, axis, *both))
+                needs.setdefault((reader, processor), []).append(key)
+            crossing = crossings.setdefault(key, _Crossing(part.root, axis, *both))
             crossing.lo, crossing.hi = min(crossing.lo, both[0]), max(crossing.hi, both[1])
 
     def transfer(kind: str, crossing: _Crossing) -> JsonObject:
@@ -222,7 +223,7 @@ def write(flow: Dataflow, kernels: dict[str, Kernels]) -> JsonObject:
     waits: dict[int, list[int]] = {}
     for reader in range(len(flow.regions) + 1):
         processor = flow.regions[reader].processor if reader < len(flow.regions) else "cpu"
-        sources = sorted(set(needs.get((reader, processor), [])))
+        sources = sorted({source for _, source, _ in needs.get((reader, processor), [])})
         # In-order lists: the latest source stands for all before it.
         if sources and sources[-1] > waited[processor] and reader < len(flow.regions):
             waited[processor] = sources[-1]
@@ -237,13 +238,11 @@ def write(flow: Dataflow, kernels: dict[str, Kernels]) -> JsonObject:
     for i, region in enumerate(flow.regions):
         steps = writer.lists[region.processor]
         steps.extend({"do": "wait", "event": signal_of[s]} for s in waits.get(i, []))
-        if region.processor == "gpu":
-            for argument in region.inputs:
-                for source, _ in writers.get(argument.part.root, []):
-                    key = (argument.part.root, source, "gpu")
-                    if key in crossings and key not in shown:
-                        steps.append(transfer("to_gpu", crossings[key]))
-                        shown.add(key)
+        # Only what it reads itself: another part of the same tensor may not be written yet.
+        for key in needs.get((i, "gpu"), []) if region.processor == "gpu" else []:
+            if key not in shown:
+                steps.append(transfer("to_gpu", crossings[key]))
+                shown.add(key)
         steps.extend(writer.calls(compiled[i], region.processor))
         if region.processor == "gpu":
             for value in region.outputs:
