@@ -19,7 +19,7 @@ test: $(INSTALLED) arm64 app
 	$(PYTEST) -m "not slow" tests
 
 test-slow: $(INSTALLED) arm64 app
-	$(PYTEST) -m slow tests
+	$(BIN)/python -m tests.slow
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check $(PYTHONS)
