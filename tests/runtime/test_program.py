@@ -84,6 +84,7 @@ def test_the_sound_program_is_taken() -> None:
         (changed("gpu", 3, "event", to=0), "nobody signals"),
         (changed("cpu", to=[PROGRAM["cpu"][2], PROGRAM["cpu"][1]]), "wait for each other"),
         (changed("gpu", to=[*PROGRAM["gpu"], {"do": "signal", "event": 1}]), "signalled twice"),
+        (changed("gpu", to=[*PROGRAM["gpu"], {"do": "wait", "event": 0}]), "awaited twice"),
         (changed("buffers", 0, "block", to=3), "no field at"),
         (changed("buffers", 0, "block", to=-3), "out of range"),
         (changed("buffers", to=[{**b, "block": 0, "at": 0} for b in PROGRAM["buffers"]]), "shares its memory"),

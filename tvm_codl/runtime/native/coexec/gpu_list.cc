@@ -1,6 +1,7 @@
 #include "gpu_list.h"
 
 #include <algorithm>
+#include <exception>
 
 namespace tvm_codl {
 
@@ -71,6 +72,13 @@ void GpuList::Flush() {
   since_flush_ = 0;
 }
 
+bool GpuList::Held(size_t command) const {
+  for (size_t event = 0; event < cpu_events_.size(); ++event) {
+    if (cpu_events_[event] && wait_at_[event] < command) return true;
+  }
+  return false;
+}
+
 void GpuList::Feed(size_t until) {
   if (until <= fed_steps_) return;
   const size_t end = command_end_[until - 1];
@@ -84,6 +92,7 @@ void GpuList::Feed(size_t until) {
       cpu_events_[command.index].reset(clCreateUserEvent(device_.context, &status));
       Check(status, "clCreateUserEvent");
       pending_wait_ = cpu_events_[command.index].get();
+      wait_at_[command.index] = fed_commands_;
       continue;
     }
     // A signal rides on the command before it, so that it costs none of its own.
@@ -98,7 +107,14 @@ void GpuList::Feed(size_t until) {
       continue;
     }
     const bool last = fed_commands_ + (signal_next ? 2 : 1) == commands_.size();
-    const bool throttle = ++since_throttle_ >= kThrottleEvery;
+    const bool throttle = since_throttle_ + 1 >= kThrottleEvery;
+    const size_t turn = throttle_next_ % kThrottleSlots;
+    if (throttle && throttle_[turn] && Held(throttle_at_[turn])) {
+      // To wait for it here would be for ever: only this thread signals.
+      if (since_flush_ != 0) Flush();
+      return;
+    }
+    ++since_throttle_;
     cl_event done = nullptr;
     Enqueue(command, profiling_ || signal_next || last || throttle ? &done : nullptr);
     if (done == nullptr) continue;
@@ -111,12 +127,13 @@ void GpuList::Feed(size_t until) {
     if (signal_next) gpu_events_[commands_[fed_commands_ + 1].index] = share();
     if (throttle) {
       since_throttle_ = 0;
-      Event& slot = throttle_[throttle_next_++ % kThrottleSlots];
-      if (slot) {
+      ++throttle_next_;
+      if (throttle_[turn]) {
         Flush();
-        WaitFor(slot.get(), 0);
+        WaitFor(throttle_[turn].get(), 0);
       }
-      slot = share();
+      throttle_[turn] = share();
+      throttle_at_[turn] = fed_commands_;
     }
     if (last) last_ = std::move(owned);
   }
@@ -128,6 +145,8 @@ void GpuList::Signal(int event) {
   const auto index = static_cast<size_t>(event);
   cpu_signalled_[index] = 1;
   if (!cpu_events_[index]) return;
+  // No command carries the wait yet, and none needs to.
+  if (pending_wait_ == cpu_events_[index].get()) pending_wait_ = nullptr;
   Check(clSetUserEventStatus(cpu_events_[index].get(), CL_COMPLETE), "clSetUserEventStatus");
   cpu_events_[index].reset();
 }
@@ -139,8 +158,8 @@ void GpuList::WaitFor(cl_event event, int spin_us) const {
     cl_int status = CL_QUEUED;
     Check(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, nullptr), "clGetEventInfo");
     if (status < 0) Check(status, "a GPU command");
-    if (status == CL_COMPLETE) return;
-    if (HostNow() > deadline) break;
+    // To have asked is no promise that what the GPU wrote is seen here; to have waited is.
+    if (status == CL_COMPLETE || HostNow() > deadline) break;
   }
   Check(clWaitForEvents(1, &event), "clWaitForEvents");
 }
@@ -176,6 +195,11 @@ void GpuList::Abandon() noexcept {
   last_.reset();
   for (Event& event : gpu_events_) event.reset();
   for (Event& event : throttle_) event.reset();
+  try {
+    memory_->EndRun(queue());  // what was the GPU's is the CPU's again
+  } catch (const std::exception&) {
+    // What the run failed of is told already.
+  }
 }
 
 void GpuList::CalibrateClock() {

@@ -23,7 +23,8 @@ class GpuList {
           Memory* memory);
 
   // Enqueues steps [fed, until), and flushes after every `flush_every` commands and at the end: what is enqueued never
-  // stays behind while the CPU works or waits.
+  // stays behind while the CPU works or waits.  Where the queue is full of what waits for the CPU, the next call goes
+  // on.
   void Feed(size_t until);
   bool Behind(size_t until) const { return fed_steps_ < until; }
   // `profile` uses the queue with profiling and keeps every event.
@@ -107,6 +108,8 @@ class GpuList {
   void EnqueueCopy(const Copy& copy, cl_uint waits, const cl_event* wait_list, cl_event* done);
   void Enqueue(const Command& command, cl_event* done);
   void Flush();
+  // Whether a command that was enqueued is behind a wait for what the CPU has not signalled yet.
+  bool Held(size_t command) const;
   void WaitFor(cl_event event, int spin_us) const;
   void CalibrateClock();
   // The launches and copies of a region, in order.
@@ -133,9 +136,11 @@ class GpuList {
   cl_event pending_wait_ = nullptr;
   std::vector<Event> cpu_events_;  // user events that the CPU sets
   std::vector<char> cpu_signalled_;
+  std::vector<size_t> wait_at_;  // by event: the command that waits for it
   std::vector<Event> gpu_events_;
-  std::vector<size_t> gpu_signal_at_;  // by event: the command that completes it
-  std::vector<Event> throttle_;        // every so many commands, to bound the queue
+  std::vector<size_t> gpu_signal_at_;                 // by event: the command that completes it
+  std::vector<Event> throttle_;                       // every so many commands, to bound the queue
+  std::array<size_t, kThrottleSlots> throttle_at_{};  // which commands these are
   Event last_;
   std::vector<std::pair<size_t, Event>> profile_;  // command, event
   int64_t copied_bytes_ = 0;

@@ -36,6 +36,7 @@ GpuList::GpuList(const Program& program, const std::vector<Module>& libraries, O
   Check(status, "clCreateCommandQueue");
   const auto events = static_cast<size_t>(program.events);
   cpu_events_.resize(events);
+  wait_at_.resize(events);
   cpu_signalled_.resize(events, 0);
   gpu_events_.resize(events);
   gpu_signal_at_.resize(events, 0);

@@ -238,6 +238,13 @@ class Parser {
         slot = i;
       }
     };
+    std::vector<char> awaited(static_cast<size_t>(program_.events), 0);
+    for (const std::vector<Step>* steps : {&program_.cpu, &program_.gpu}) {
+      for (const Step& step : *steps) {
+        if (step.what != Do::kWait) continue;
+        if (awaited[static_cast<size_t>(step.event)]++ != 0) Fail("an event awaited twice");
+      }
+    }
     note(program_.cpu, &cpu_signal);
     note(program_.gpu, &gpu_signal);
 
