@@ -16,7 +16,7 @@ import numpy as np
 import tvm
 
 from tvm_codl.build import lifetimes
-from tvm_codl.build.dataflow import Dataflow, Value
+from tvm_codl.build.dataflow import Dataflow, Root, Value
 from tvm_codl.build.kernels import CompiledRegion, Kernels, Operand, memory_shape
 
 FORMAT = 1
@@ -172,6 +172,11 @@ def _touching(step: JsonObject) -> lifetimes.Step:
     return lifetimes.Step(tuple(lifetimes.Touch(buffer, at, at + size) for buffer, at, size in touched))
 
 
+def _extent(root: Root, axis: int) -> int:
+    """Of a tensor without axes, which crosses whole: 1."""
+    return root.shape[axis] if root.shape else 1
+
+
 def _overlap(a: Value, b: Value, extent: int) -> tuple[int, int] | None:
     """The range of ``a`` that ``b`` covers too, both parts of one root along one axis (or the whole)."""
     axis_extent = extent
@@ -202,8 +207,10 @@ def write(flow: Dataflow, kernels: dict[str, Kernels]) -> JsonObject:
             made_on = "cpu" if source < 0 else flow.regions[source].processor
             if made_on == processor:
                 continue
-            axis = next((p.axis for p in (value, part) if p.axis >= 0), flow.roots[part.root].contiguous_axis())
-            both = _overlap(value, part, flow.roots[part.root].shape[axis])
+            root = flow.roots[part.root]
+            # A tensor without axes crosses whole, as one of one index does.
+            axis = next((p.axis for p in (value, part) if p.axis >= 0), root.contiguous_axis() if root.shape else 0)
+            both = _overlap(value, part, _extent(root, axis))
             if both is None:
                 continue
             key = part.root, source, processor
@@ -214,7 +221,7 @@ def write(flow: Dataflow, kernels: dict[str, Kernels]) -> JsonObject:
 
     def transfer(kind: str, crossing: _Crossing) -> JsonObject:
         root = flow.roots[crossing.root]
-        whole = (crossing.lo, crossing.hi) == (0, root.shape[crossing.axis])
+        whole = (crossing.lo, crossing.hi) == (0, _extent(root, crossing.axis))
         part = Value(crossing.root) if whole else Value(crossing.root, crossing.axis, crossing.lo, crossing.hi)
         return {"do": kind, "view": writer.part_view(part)}
 

@@ -72,14 +72,17 @@ def program_of(flow: Dataflow) -> JsonObject:
         compiled = []
         for index, region in enumerate(flow.regions):
             if region.processor == processor:
-                sizes = [(a.part.hi - a.part.lo,) for a in region.inputs]
-                operands = [Operand("input", i, size, "float32") for i, size in enumerate(sizes)]
+                operands = [Operand("input", i, _shape(a.part), "float32") for i, a in enumerate(region.inputs)]
                 (given_,) = region.outputs
-                operands.append(Operand("output", 0, (given_.hi - given_.lo,), "float32"))
+                operands.append(Operand("output", 0, _shape(given_), "float32"))
                 compiled.append(CompiledRegion(index, [Call("f", operands, 1)], []))
         if compiled:
             kernels[processor] = Kernels(None, {}, compiled, {})
     return write(flow, kernels)
+
+
+def _shape(part: Value) -> tuple[int, ...]:
+    return () if part.axis < 0 else (part.hi - part.lo,)
 
 
 class Memory:
@@ -170,3 +173,15 @@ def test_a_part_that_is_not_written_yet_is_not_sent() -> None:
     assert does == ["to_gpu", "call", "call", "wait", "to_gpu", "call", "to_cpu"]
     for seed in range(20):
         run_once(program, Memory(program, copied=True), random.Random(seed), 0)
+
+
+def test_a_tensor_without_axes_crosses_whole() -> None:
+    nothing: Any = None
+    regions = [
+        Region("a", "gpu", "", nothing, [Argument(Value(0))], [Value(1)]),
+        Region("b", "cpu", "", nothing, [Argument(Value(1))], [Value(2)]),
+    ]
+    flow = Dataflow([Root((), "float32") for _ in range(3)], regions, [("x", Value(0))], [Argument(Value(2))])
+    program = program_of(flow)
+    assert [step["do"] for step in program["cpu"]] == ["wait", "call"]
+    run_once(program, Memory(program, copied=True), random.Random(0), 0)
