@@ -23,6 +23,8 @@ KEY = "pixel"
 SIZE = 64
 #: How long the clients here let a session take: the one that hangs is ended after it.
 HANG_S = 4
+#: What the tests' own process has set for TVM's threads.
+THREADS = ("TVM_NUM_THREADS", "TVM_BIND_THREADS")
 #: How often a status is looked for, twenty times a second.
 LOOKS = 2400
 
@@ -70,7 +72,8 @@ def java_server(built: Path, folder: Path, mode: str, host: str, port: int, limi
     command += [mode, host, str(port), KEY, str(limit_s), str(folder / "server")]
     (folder / "server").mkdir()
     log, errors = folder / "status.log", folder / "errors.log"
-    environment = {**os.environ, "TVM_NUM_THREADS": "1", "TVM_BIND_THREADS": "0"}
+    # As on a phone, where nobody has set them.
+    environment = {name: value for name, value in os.environ.items() if name not in THREADS}
     with log.open("wb") as out, errors.open("wb") as err:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=err, env=environment, cwd=folder)
     try:
@@ -85,7 +88,10 @@ def java_server(built: Path, folder: Path, mode: str, host: str, port: int, limi
 
 
 def export_library(path: Path) -> None:
-    """``add`` works; ``abort`` and ``pause`` call these functions of the C library: a real crash and a real hang."""
+    """``add`` works; ``abort`` and ``pause`` call these functions of the C library: a real crash and a real hang.
+
+    ``bind_threads`` returns TVM_BIND_THREADS of the process that it runs in, and crashes where that is not set.
+    """
     a = te.placeholder((SIZE,), name="a")
     b = te.placeholder((SIZE,), name="b")
     c = te.compute((SIZE,), lambda i: a[i] + b[i], name="c")
@@ -93,6 +99,9 @@ def export_library(path: Path) -> None:
     for name in ("abort", "pause"):
         function = tir.PrimFunc([], tir.Evaluate(tir.call_extern("int32", name)))
         functions[f"call_{name}"] = function.with_attr("global_symbol", f"call_{name}")
+    value = tir.call_extern("int32", "atoi", tir.call_extern("handle", "getenv", tir.StringImm(THREADS[1])))
+    body = tir.Evaluate(tir.ret(value))
+    functions["bind_threads"] = tir.PrimFunc([], body).with_attr("global_symbol", "bind_threads")
     tvm.build(tvm.IRModule(functions), target="llvm").export_library(str(path))
 
 
@@ -119,3 +128,8 @@ def connect(mode: str, host: str, port: int, session_s: int = 0) -> rpc.RPCSessi
     if mode == "tracker":
         return rpc.connect_tracker(host, port).request(KEY, session_timeout=session_s, max_retry=5)
     return rpc.connect(host, port, KEY, session_timeout=session_s)
+
+
+def tracked_keys(host: str, port: int) -> list[str]:
+    """The keys of the phones that the tracker knows, busy ones too."""
+    return [str(phone["key"]) for phone in rpc.connect_tracker(host, port).summary()["server_info"]]

@@ -70,8 +70,8 @@ def _count(folder: Path, names: Sequence[str]) -> int:
     return sum(path.read_text().count("@Test") for path in folder.rglob("*.java") if path.stem in names)
 
 
-def test_settings_supervisor_and_watchdog(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    names = ("SettingsTest", "SupervisorTest")
+def test_settings_handshakes_supervisor_and_watchdog(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    names = ("SettingsTest", "EntranceTest", "SupervisorTest")
     try:
         junit = [tools.jar("junit-4.13.2.jar"), tools.jar("hamcrest-core-*.jar")]
     except UserError as missing:
@@ -143,6 +143,8 @@ def test_what_gradle_reads_is_what_the_command_line_reads() -> None:
     for name in ("applicationId", "minSdk", "targetSdk", "versionCode", "versionName", "abi"):
         assert f"rootProject.property('{name}')" in gradle
         assert tools.properties()[name]
+    # CMake looks for javac, which Gradle runs on and JAVA_HOME often does not name.
+    assert "-DCODL_JAVA_HOME=${System.getProperty('java.home')}" in gradle
     wrapper = (tvm4j.HERE / "gradle/wrapper/gradle-wrapper.properties").read_text()
     assert re.search(r"^distributionSha256Sum=[0-9a-f]{64}$", wrapper, re.MULTILINE)
 
@@ -200,5 +202,6 @@ def test_the_packed_library_serves_on_this_machine(tmp_path: Path) -> None:
             remote = tvm.rpc.connect(host, port, "pixel")
             use(remote, library)
             assert remote.get_function("codl.create_library") is not None
+            assert remote.load_module(library.name)["bind_threads"]() == 0
             del remote
             server.wait_for(f"{number} served")

@@ -11,7 +11,17 @@ import pytest
 import tvm
 from tvm import rpc
 
-from tests.phone.app import HANG_S, KEY, JavaServer, compiled_server, connect, export_library, java_server, use
+from tests.phone.app import (
+    HANG_S,
+    KEY,
+    JavaServer,
+    compiled_server,
+    connect,
+    export_library,
+    java_server,
+    tracked_keys,
+    use,
+)
 from tests.phone.servers import gone, tvm_process, wait_until
 
 
@@ -48,6 +58,9 @@ def serve_in_a_row(mode: str, built: Path, library: Path, folder: Path, sessions
             else:
                 remote = connect(mode, host, port)
                 use(remote, library)
+                if mode == "tracker":
+                    # Others are to wait for a phone that is busy, and not be told that there is none.
+                    assert tracked_keys(host, port) == [f"server:{KEY}"]
                 del remote
                 served += 1
                 counted, words = f"{served} served", ""
@@ -86,14 +99,23 @@ def test_listening_survives_strangers_and_a_client_that_vanishes(built: Path, li
         port = probe.getsockname()[1]
     with java_server(built, tmp_path, "listen", "127.0.0.1", port) as server:
         server.wait_for("LISTENING")
-        magic = struct.pack("<i", 0xFF271)
-        for words in (b"GET / HTTP/1.0\r\n\r\n", magic + struct.pack("<i", 2_000_000_000), magic + b"\x05"):
+        magic, mismatch = struct.pack("<i", 0xFF271), struct.pack("<i", 0xFF273)
+        strangers = [
+            (b"GET / HTTP/1.0\r\n\r\n", b""),
+            (magic + struct.pack("<i", 2_000_000_000), b""),
+            (magic + struct.pack("<i", 1025), b""),
+            (magic + b"\x05", b""),
+            (magic + struct.pack("<i", 0), mismatch),
+            (magic + struct.pack("<i", 2) + b"  ", mismatch),
+        ]
+        for words, answer in strangers:
             with socket.create_connection(("127.0.0.1", port), timeout=30) as stranger:
                 stranger.sendall(words)
                 stranger.shutdown(socket.SHUT_WR)
-                assert _rest(stranger) == b""
+                assert _rest(stranger) == answer, words
         with pytest.raises((tvm.error.TVMError, RuntimeError, OSError)):
             rpc.connect("127.0.0.1", port, "another-key")
+        assert "last error" not in server.last(), server
         assert _vanished(port, server)
         server.wait_for("LISTENING")
         use(rpc.connect("127.0.0.1", port, KEY), library)

@@ -8,10 +8,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <thread>
 
 #include "about.h"
-#include "facts.h"
+#include "environment.h"
 #include "front.h"
 #include "json.h"
 #include "log.h"
@@ -62,14 +61,6 @@ class WorkFolder {
   bool mine_;
   fs::path path_;
 };
-
-// TVM would pin its threads, and OpenCL drivers that run on the CPU would inherit the pinning (DESIGN, affinity). Where
-// the cores are unlike, work that is cut into equal parts would wait for the slow ones.
-void SetEnvironment() {
-  setenv("TVM_BIND_THREADS", "0", 0);
-  const int fast = static_cast<int>(std::thread::hardware_concurrency()) - SlowCores();
-  if (SlowCores() > 0 && fast > 0) setenv("TVM_NUM_THREADS", std::to_string(fast).c_str(), 0);
-}
 
 std::unique_ptr<Front> OpenFront(const Options& options) {
   JsonObject about;

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "environment.h"
 #include "serve_session.h"
 
 namespace {
@@ -14,6 +15,8 @@ void Serve(int64_t conn, const std::string& folder) {
     int conn;
     ~Closed() { close(conn); }
   } closed{static_cast<int>(conn)};
+  // TVM starts its threads when the client first needs them.
+  codl_server::SetEnvironment();
   codl_server::ServeSession(closed.conn, folder, codl_server::Limits{});
 }
 

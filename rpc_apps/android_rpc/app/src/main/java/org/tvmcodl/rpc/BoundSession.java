@@ -33,7 +33,7 @@ final class BoundSession implements SessionProcess {
         @Override
         public boolean handleMessage(Message message) {
             if (message.what == SessionService.EVENT && !over) {
-                listener.said(SessionEvent.parse(message.getData().getString(SessionService.LINE)));
+                listener.said(eventOf(message));
             }
             return true;
         }
@@ -58,6 +58,18 @@ final class BoundSession implements SessionProcess {
         public void onServiceDisconnected(ComponentName name) {
             end("the process is gone");
         }
+
+        /** From Android 8 on, where such a binding is not made again. */
+        @Override
+        public void onBindingDied(ComponentName name) {
+            end("the binding to the process is dead");
+        }
+
+        /** From Android 9 on. */
+        @Override
+        public void onNullBinding(ComponentName name) {
+            end("the process has nothing to bind to");
+        }
     };
 
     BoundSession(Context context, Settings settings, Listener listener) throws IOException {
@@ -68,6 +80,16 @@ final class BoundSession implements SessionProcess {
         if (!context.bindService(intent, connection, Context.BIND_AUTO_CREATE | Context.BIND_IMPORTANT)) {
             context.unbindService(connection);
             throw new IOException("Android refuses to start it");
+        }
+    }
+
+    /** Code that a client sent may have made the message: what is no event is a failure of its session, not of ours. */
+    private static SessionEvent eventOf(Message message) {
+        try {
+            return SessionEvent.parse(message.getData().getString(SessionService.LINE));
+        } catch (RuntimeException wrong) {
+            return new SessionEvent(
+                    SessionEvent.Kind.FAILED, "the session's process broke its protocol: " + wrong.getMessage());
         }
     }
 

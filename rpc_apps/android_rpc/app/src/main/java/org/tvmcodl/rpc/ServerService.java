@@ -77,14 +77,12 @@ public final class ServerService extends Service {
 
     @Override
     public int onStartCommand(Intent intent, int flags, int startId) {
-        if (intent != null && STOP.equals(intent.getAction())) {
+        // First, and to stop too: Android ends an app that was started in the foreground and does not say so.
+        boolean allowed = enterForeground();
+        if (!allowed || (intent != null && STOP.equals(intent.getAction()))) {
             supervisor.stop();
-            stopForeground(STOP_FOREGROUND_REMOVE);
-            stopSelf();
-            return START_NOT_STICKY;
+            return end();
         }
-        // Before anything that may fail: Android ends an app that was started in the foreground and does not say so.
-        notification.startForeground(supervisor.status());
         try {
             SavedSettings saved = new SavedSettings(this);
             String[] words = saved.load().words();
@@ -95,13 +93,33 @@ public final class ServerService extends Service {
             saved.save(settings);
             supervisor.start(settings);
         } catch (SettingsError error) {
-            Log.e(TAG, "not started: " + error.getMessage());
-            stopForeground(STOP_FOREGROUND_REMOVE);
-            stopSelf();
-            return START_NOT_STICKY;
+            if (supervisor.status().state == State.STOPPED) {
+                Log.e(TAG, "not started: " + error.getMessage());
+                return end();
+            }
+            Log.e(TAG, "goes on as before: " + error.getMessage());
+            // Not the wrong intent again: without one it takes the settings that were saved.
+            return START_STICKY;
         }
         // Where Android had to end this process, it starts it again with the same intent.
         return START_REDELIVER_INTENT;
+    }
+
+    /** False where Android 12 and later refuse it: after a restart by the system, with the app in the background. */
+    private boolean enterForeground() {
+        try {
+            notification.startForeground(supervisor.status());
+            return true;
+        } catch (IllegalStateException refused) {
+            Log.e(TAG, "cannot serve from the background, open the app and press Start: " + refused.getMessage());
+            return false;
+        }
+    }
+
+    private int end() {
+        stopForeground(STOP_FOREGROUND_REMOVE);
+        stopSelf();
+        return START_NOT_STICKY;
     }
 
     @Override

@@ -34,10 +34,12 @@ import org.robolectric.android.controller.ActivityController;
 import org.robolectric.android.controller.ServiceController;
 import org.robolectric.shadows.ShadowPowerManager;
 import org.robolectric.shadows.ShadowProcess;
+import org.tvmcodl.rpc.serve.BackOff;
 import org.tvmcodl.rpc.serve.SessionEvent.Kind;
 import org.tvmcodl.rpc.serve.Settings;
 import org.tvmcodl.rpc.serve.State;
 import org.tvmcodl.rpc.serve.Status;
+import org.tvmcodl.rpc.serve.Supervisor;
 
 /** The screen and the services on Android's own classes; the session's process is {@link FakeSession}. */
 @RunWith(RobolectricTestRunner.class)
@@ -145,6 +147,47 @@ public final class AppTest {
     }
 
     @Test
+    public void aStopThatFindsNothingToStopShowsItsNotificationAllTheSame() {
+        Intent stop = new Intent(application, ServerService.class).setAction(ServerService.STOP);
+        ServiceController<ServerService> service =
+                Robolectric.buildService(ServerService.class, stop).create().startCommand(0, 1);
+        idle();
+        // Without it, Android ends an app whose service was started in the foreground.
+        assertEquals(ServerNotification.ID, shadowOf(service.get()).getLastForegroundNotificationId());
+        assertTrue(shadowOf(service.get()).isForegroundStopped());
+        assertTrue(shadowOf(service.get()).isStoppedBySelf());
+        assertEquals(0, session.started.size());
+    }
+
+    @Test
+    public void aBindingThatIsLostOrRefusedIsTheEndOfItsSession() throws Exception {
+        ServiceController<ServerService> service = serving();
+        session.say(Kind.LISTENING, 0, "port 5001");
+        session.say(Kind.SERVING, 60, "a client");
+        session.loseBinding();
+        assertEquals(1, status(service).crashed);
+        assertEquals(2, session.started.size());
+        session.refuseBinding();
+        assertEquals(State.WAITING, status(service).state);
+        assertTrue(status(service).lastError, status(service).lastError.contains("nothing to bind to"));
+    }
+
+    @Test
+    public void whatIsNoEventIsAFailureOfTheSession() throws Exception {
+        ServiceController<ServerService> service = serving();
+        for (String line : new String[] {"SERVING soon a client", null}) {
+            int before = session.started.size();
+            session.say(Kind.LISTENING, 0, "port 5001");
+            session.say(line);
+            shadowOf(Looper.getMainLooper()).idleFor(Duration.ofMillis(Supervisor.END_MS + 100));
+            assertEquals(State.WAITING, status(service).state);
+            assertTrue(status(service).lastError, status(service).lastError.contains("broke its protocol"));
+            shadowOf(Looper.getMainLooper()).idleFor(Duration.ofMillis(BackOff.LONGEST_MS));
+            assertEquals(before + 1, session.started.size());
+        }
+    }
+
+    @Test
     public void aStartWithoutSettingsTakesTheLastOnesAndAWrongOneIsRefused() throws Exception {
         serving().destroy();
         Intent bare = new Intent(application, ServerService.class).putExtra("port", 9191);
@@ -152,11 +195,21 @@ public final class AppTest {
                 Robolectric.buildService(ServerService.class, bare).create().startCommand(0, 1);
         idle();
         assertEquals("9191", session.started.get(session.started.size() - 1)[2]);
+        session.say(Kind.LISTENING, 0, "port 5001");
         int before = session.started.size();
-        service.get().onStartCommand(new Intent(bare).putExtra("key", "not a key"), 0, 2);
+        Intent wrong = new Intent(bare).putExtra("key", "not a key");
+        service.get().onStartCommand(wrong, 0, 2);
+        idle();
+        assertEquals("what runs well goes on", State.LISTENING, status(service).state);
+        assertFalse(shadowOf(service.get()).isStoppedBySelf());
+        assertFalse(shadowOf(service.get()).isForegroundStopped());
+        service.destroy();
+        ServiceController<ServerService> other =
+                Robolectric.buildService(ServerService.class, wrong).create().startCommand(0, 1);
         idle();
         assertEquals(before, session.started.size());
-        assertTrue(shadowOf(service.get()).isStoppedBySelf());
+        assertTrue(shadowOf(other.get()).isStoppedBySelf());
+        assertEquals("pixel", new SavedSettings(application).load().key);
     }
 
     @Test

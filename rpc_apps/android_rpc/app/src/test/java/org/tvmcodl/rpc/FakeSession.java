@@ -47,9 +47,14 @@ final class FakeSession {
     }
 
     void say(SessionEvent.Kind kind, int limitSeconds, String text) {
+        say(new SessionEvent(kind, limitSeconds, text).line());
+    }
+
+    /** Any line, or none at all: code that a client sent can say what it likes. */
+    void say(String line) {
         Message message = Message.obtain(null, SessionService.EVENT);
         Bundle data = new Bundle();
-        data.putString(SessionService.LINE, new SessionEvent(kind, limitSeconds, text).line());
+        data.putString(SessionService.LINE, line);
         message.setData(data);
         try {
             supervisor.send(message);
@@ -61,6 +66,23 @@ final class FakeSession {
 
     /** As Android reports that the process is gone. */
     void die() {
+        latest().onServiceDisconnected(name);
+        shadowOf(Looper.getMainLooper()).idle();
+    }
+
+    /** As Android reports that the binding will not come back. */
+    void loseBinding() {
+        latest().onBindingDied(name);
+        shadowOf(Looper.getMainLooper()).idle();
+    }
+
+    /** As Android reports that there is nothing to bind to. */
+    void refuseBinding() {
+        latest().onNullBinding(name);
+        shadowOf(Looper.getMainLooper()).idle();
+    }
+
+    private ServiceConnection latest() {
         ShadowApplication shadow = shadowOf(application);
         ServiceConnection latest = null;
         for (ServiceConnection each : shadow.getBoundServiceConnections()) {
@@ -68,7 +90,6 @@ final class FakeSession {
                 latest = each;
             }
         }
-        latest.onServiceDisconnected(name);
-        shadowOf(Looper.getMainLooper()).idle();
+        return latest;
     }
 }

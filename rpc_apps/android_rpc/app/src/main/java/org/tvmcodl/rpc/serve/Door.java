@@ -1,9 +1,10 @@
 package org.tvmcodl.rpc.serve;
 
+import java.io.Closeable;
 import java.io.IOException;
 
 /** How one client comes in: registers, waits, and shakes hands. */
-interface Door {
+interface Door extends Closeable {
     /** Reaching the tracker or the proxy takes no longer, nor does a handshake. */
     int PATIENCE_MS = 6000;
 
@@ -21,4 +22,8 @@ interface Door {
      * <p>Throws {@link IOException}, with words for the person at the phone, where it cannot register or is cut off.
      */
     Client open(Waiting waiting) throws IOException;
+
+    /** Ends the registration, which lasts as long as the session. */
+    @Override
+    void close();
 }

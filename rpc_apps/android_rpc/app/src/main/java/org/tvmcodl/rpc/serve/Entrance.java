@@ -12,6 +12,9 @@ final class Entrance implements Closeable {
     private final ServerSocket server;
     private final String key;
 
+    /** How long a handshake may take in all; others wait meanwhile. */
+    int patienceMs = Door.PATIENCE_MS;
+
     Entrance(InetAddress at, int port, int ports, String key) throws IOException {
         server = Sockets.listen(at, port, ports);
         this.key = key;
@@ -30,32 +33,36 @@ final class Entrance implements Closeable {
         } catch (SocketTimeoutException nobody) {
             return null;
         }
-        boolean welcome = false;
+        Client client = null;
         try {
-            Sockets.prepare(socket);
-            socket.setSoTimeout(Door.PATIENCE_MS);
-            Wire wire = new Wire(socket);
-            if (wire.number() != Wire.MAGIC) {
-                return null;
-            }
-            String greeting = wire.text();
-            if (!greeting.split("\\s+")[0].equals("client:" + secret)) {
-                wire.send(Wire.MISMATCH);
-                return null;
-            }
-            wire.send(Wire.MAGIC);
-            wire.send("server:" + key);
-            socket.setSoTimeout(0);
-            welcome = true;
-            return new Client(
-                    socket, String.valueOf(socket.getRemoteSocketAddress()), Client.askedSeconds(greeting));
-        } catch (IOException stranger) {
-            return null;
+            client = greeted(socket, secret);
+        } catch (IOException | RuntimeException stranger) {
+            // Whatever it sent: strangers do not end the session's process.
         } finally {
-            if (!welcome) {
+            if (client == null) {
                 socket.close();
             }
         }
+        return client;
+    }
+
+    private Client greeted(Socket socket, String secret) throws IOException {
+        Sockets.prepare(socket);
+        Wire wire = new Wire(socket);
+        wire.within(patienceMs);
+        if (wire.number() != Wire.MAGIC) {
+            return null;
+        }
+        String greeting = wire.text(Wire.LONGEST_GREETING);
+        // Of nothing but blanks, split() makes no word at all; of "" it makes one.
+        if (!greeting.trim().split("\\s+")[0].equals("client:" + secret)) {
+            wire.send(Wire.MISMATCH);
+            return null;
+        }
+        wire.send(Wire.MAGIC);
+        wire.send("server:" + key);
+        wire.withoutLimit();
+        return new Client(socket, String.valueOf(socket.getRemoteSocketAddress()), Client.askedSeconds(greeting));
     }
 
     @Override

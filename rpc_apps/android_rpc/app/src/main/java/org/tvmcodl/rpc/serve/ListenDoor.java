@@ -11,6 +11,10 @@ final class ListenDoor implements Door {
         this.settings = settings;
     }
 
+    /** Nothing outlives {@link #open}. */
+    @Override
+    public void close() {}
+
     @Override
     public Client open(Waiting waiting) throws IOException {
         try (Entrance entrance = new Entrance(InetAddress.getByName(settings.host), settings.port, 1, settings.key)) {

@@ -12,6 +12,10 @@ final class ProxyDoor implements Door {
         this.settings = settings;
     }
 
+    /** The connection is the client's. */
+    @Override
+    public void close() {}
+
     @Override
     public Client open(Waiting waiting) throws IOException {
         String where = settings.host + ":" + settings.port;
@@ -23,7 +27,7 @@ final class ProxyDoor implements Door {
             wire.send("server:" + settings.key);
             waiting.at("proxy " + where + ", key " + settings.key);
             // The proxy answers only when a client with this key comes.
-            socket.setSoTimeout(RENEW_MS);
+            wire.within(RENEW_MS);
             int magic;
             try {
                 magic = wire.number();
@@ -38,9 +42,9 @@ final class ProxyDoor implements Door {
             if (magic != Wire.MAGIC && magic != Wire.MISMATCH) {
                 throw new IOException("what answers at " + where + " is not TVM's RPC proxy");
             }
-            socket.setSoTimeout(PATIENCE_MS);
-            String greeting = wire.text();
-            socket.setSoTimeout(0);
+            wire.within(PATIENCE_MS);
+            String greeting = wire.text(Wire.LONGEST_GREETING);
+            wire.withoutLimit();
             paired = true;
             return new Client(socket, "a client of the proxy " + where, Client.askedSeconds(greeting));
         } finally {

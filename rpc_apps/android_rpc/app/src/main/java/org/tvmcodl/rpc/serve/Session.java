@@ -20,11 +20,11 @@ public final class Session {
 
     /** Serves one client; never throws.  Files that clients send lie in {@code folder}, which is emptied first. */
     public static void run(final Settings settings, File folder, Descriptors descriptors, final Ear ear) {
-        try {
+        try (Door door = door(settings)) {
             System.setProperty("java.io.tmpdir", empty(folder).getPath());
             // The native library loads before a client comes, so that a phone without it never registers.
             ClientLoop.load();
-            Client client = door(settings).open(new Door.Waiting() {
+            Client client = door.open(new Door.Waiting() {
                 @Override
                 public void at(String where) {
                     ear.hear(new SessionEvent(SessionEvent.Kind.LISTENING, where));

@@ -35,7 +35,7 @@ public final class SessionEvent {
 
     /** Throws {@link IllegalArgumentException} for what {@link #line} did not make. */
     public static SessionEvent parse(String line) {
-        String[] parts = line.split(" ", 3);
+        String[] parts = line == null ? new String[0] : line.split(" ", 3);
         if (parts.length != 3) {
             throw new IllegalArgumentException("not an event of a session: " + line);
         }

@@ -25,11 +25,14 @@ final class TrackerDoor implements Door {
     /** How often the tracker is asked whether it still knows this phone, as TVM's own server does. */
     private static final int ASK_MS = 2000;
 
-    /** A client that was given the secret and has not come after so many questions will not come. */
-    private static final int LOST_AFTER = 4;
+    /** A client that was given the secret so long ago and has not come will not come. */
+    private static final int UNUSED_MS = 8000;
 
     private final Settings settings;
     private final SecureRandom random = new SecureRandom();
+
+    /** Open while the session lasts: to the tracker, the phone is there as long as this is. */
+    private Socket socket;
 
     TrackerDoor(Settings settings) {
         this.settings = settings;
@@ -38,10 +41,10 @@ final class TrackerDoor implements Door {
     @Override
     public Client open(Waiting waiting) throws IOException {
         String where = settings.host + ":" + settings.port;
-        try (Socket socket = Sockets.connect(settings.host, settings.port, "tracker");
-                Entrance entrance = new Entrance(socket.getLocalAddress(), FIRST_PORT, PORTS, settings.key)) {
-            socket.setSoTimeout(PATIENCE_MS);
+        socket = Sockets.connect(settings.host, settings.port, "tracker");
+        try (Entrance entrance = new Entrance(socket.getLocalAddress(), FIRST_PORT, PORTS, settings.key)) {
             Wire tracker = new Wire(socket);
+            tracker.within(PATIENCE_MS);
             tracker.send(Wire.TRACKER_MAGIC);
             if (tracker.number() != Wire.TRACKER_MAGIC) {
                 throw new IOException("what answers at " + where + " is not TVM's RPC tracker");
@@ -51,19 +54,40 @@ final class TrackerDoor implements Door {
             agreed(tracker, "[" + UPDATE_INFO + ", " + about + "]", where);
             String secret = offer(tracker, port, where);
             waiting.at("tracker " + where + ", key " + settings.key + ", port " + port);
-            int missing = 0;
+            long next = now() + ASK_MS;
+            int taken = 0; // ms for which the secret has been a client's that has not come
             while (true) {
-                Client client = entrance.next(secret, ASK_MS);
+                Client client = entrance.next(secret, (int) Math.max(1, next - now()));
                 if (client != null) {
                     return client;
                 }
-                missing = asked(tracker, "[" + GET_PENDING_MATCHKEYS + "]", where).contains(secret) ? 0 : missing + 1;
-                if (missing == LOST_AFTER) {
+                if (now() < next) {
+                    continue; // a stranger was sent away
+                }
+                next = now() + ASK_MS;
+                taken = asked(tracker, "[" + GET_PENDING_MATCHKEYS + "]", where).contains(secret) ? 0 : taken + ASK_MS;
+                if (taken >= UNUSED_MS) {
                     secret = offer(tracker, port, where);
-                    missing = 0;
+                    taken = 0;
                 }
             }
         }
+    }
+
+    @Override
+    public void close() {
+        if (socket == null) {
+            return;
+        }
+        try {
+            socket.close();
+        } catch (IOException lost) {
+            // it is gone all the same
+        }
+    }
+
+    private static long now() {
+        return System.nanoTime() / 1000000;
     }
 
     /** Tells the tracker that a client may come, with a secret that only the tracker's next client gets. */
@@ -75,8 +99,9 @@ final class TrackerDoor implements Door {
 
     private static String asked(Wire tracker, String question, String where) throws IOException {
         try {
+            tracker.within(PATIENCE_MS);
             tracker.send(question);
-            return tracker.text();
+            return tracker.text(Wire.LONGEST_ANSWER);
         } catch (IOException lost) {
             throw new IOException("the tracker at " + where + " closed the connection or does not answer", lost);
         }

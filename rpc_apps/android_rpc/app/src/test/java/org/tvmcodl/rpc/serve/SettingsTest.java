@@ -70,8 +70,9 @@ public final class SettingsTest {
             assertEquals("two lines of text", event.text);
             assertEquals("", SessionEvent.parse(new SessionEvent(kind, "").line()).text);
         }
-        assertThrows(IllegalArgumentException.class, () -> SessionEvent.parse("NONSENSE 1 x"));
-        assertThrows(IllegalArgumentException.class, () -> SessionEvent.parse("SERVING"));
+        for (String line : new String[] {"NONSENSE 1 x", "SERVING", "SERVING soon x", "", null}) {
+            assertThrows(IllegalArgumentException.class, () -> SessionEvent.parse(line));
+        }
     }
 
     @Test
