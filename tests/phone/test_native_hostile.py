@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import json
+import os
 import socket
 import struct
 import threading
@@ -12,14 +15,17 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tvm.rpc import base
 
 from tests.phone.native_servers import MAGIC, held_bytes, hello, native_server, shaken
 from tests.phone.servers import Server, wait_until
+from tvm_codl.device.handshake import Refused, read_number, read_text, send_text
 from tvm_codl.device.reach import connect
 from tvm_codl.device.spec import Direct
 from tvm_codl.errors import DeviceError
 
 PACKET_MB = 64
+PTRACE_SEIZE = 0x4206  # linux/ptrace.h
 #: A server with one session that has not loaded anything holds a few MB.
 SMALL = 48 << 20
 
@@ -152,3 +158,70 @@ def test_session_may_be_held_to_an_amount_of_memory(tmp_path: Path) -> None:
         with pytest.raises(DeviceError, match="went away"), connect(place) as phone:
             phone.remote.upload(bytearray(256 << 20), target="large.bin")
         assert server.process.poll() is None
+
+
+def test_session_that_does_not_die_does_not_hold_the_server(tmp_path: Path) -> None:
+    """As in a driver that never returns: the end of a process that is traced is its tracer's alone to see."""
+    with native_server(tmp_path, port=0) as server:
+        with connect(Direct("127.0.0.1", server.port, "codl"), timeout_s=60) as phone:
+            (pid,) = server.session_pids()
+            trace(pid)
+            phone.drop()
+            server.wait_for(f"process {pid} does not die")
+        server.wait_for("session 1 was killed: its client had gone")
+        check_serves(server)
+        assert psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        assert os.waitpid(pid, 0)[0] == pid  # now the server may see it
+        check_serves(server)
+        assert not psutil.pid_exists(pid)
+
+
+def trace(pid: int) -> None:
+    """Makes this process the tracer of another."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+    libc.ptrace.restype = ctypes.c_long
+    if libc.ptrace(PTRACE_SEIZE, pid, None, None) != 0:
+        pytest.skip(f"ptrace: {os.strerror(ctypes.get_errno())}")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["[" * 60000, '{"":' * 15000, "[" * 1000 + "]" * 1000, '["a", "', "x" * 70000],
+    ids=["lists", "objects", "closed lists", "half a list", "too long"],
+)
+def test_tracker_whose_answer_is_no_list_of_keys(tmp_path: Path, answer: str) -> None:
+    """The first time; the phone registers anew, and who has its new key is served."""
+    asked = threading.Event()
+    match_keys: list[str] = []
+
+    def track(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # at the test's end
+            while True:
+                conn, _ = listener.accept()
+                with conn, contextlib.suppress(Refused, ConnectionError):
+                    assert read_number(conn) == base.RPC_TRACKER_MAGIC
+                    conn.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
+                    while True:
+                        code, *words = json.loads(read_text(conn))
+                        if code == base.TrackerCode.GET_PENDING_MATCHKEYS:
+                            said = json.dumps(match_keys[-1:]) if asked.is_set() else answer
+                            asked.set()
+                            send_text(conn, said)
+                            continue
+                        if code == base.TrackerCode.PUT:
+                            match_keys.append(words[1][1])
+                        send_text(conn, str(base.TrackerCode.SUCCESS))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=track, args=(listener,), daemon=True).start()
+        place = f"127.0.0.1:{listener.getsockname()[1]}"
+        with native_server(tmp_path, port=0, tracker=place, key="pixel") as server:
+            server.wait_for("trying again")
+            assert asked.is_set()
+            server.wait_for("registered at tracker", 2)
+            wait_until(lambda: len(match_keys) > 1, "another key is offered")
+            with connect(Direct("127.0.0.1", server.port, match_keys[-1]), timeout_s=60) as phone:
+                assert phone.profile.name
+            assert server.process.poll() is None
+        listener.shutdown(socket.SHUT_RDWR)

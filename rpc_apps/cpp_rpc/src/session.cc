@@ -26,8 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr double kWatch = 0.5;  // s between looks at a session
 constexpr double kGone = 2.0;   // s that a session may outlive its client
-constexpr double kReap =
-    5.0;  // s that a killed process may take to vanish; one inside a broken driver may take for ever
+constexpr double kReap = 5.0;   // s that a killed process may take to vanish; inside a broken driver it takes for ever
 
 // Kills what is left of a session, its children included, and removes its folder.
 class Remains {
@@ -50,7 +49,7 @@ class Remains {
     for (const Clock::time_point deadline = In(kReap); SecondsUntil(deadline) > 0; usleep(10000)) {
       if (waitpid(pid_, nullptr, WNOHANG) != 0) return;
     }
-    Say("process " + std::to_string(pid_) + " does not die; a driver holds it");
+    Say("process " + std::to_string(pid_) + " does not die: a driver holds it. It is left behind");
   }
 
   pid_t pid_;
@@ -122,6 +121,8 @@ std::string Words(int status) {
 std::string RunSession(Events* events, Front* front, const Client& client, const fs::path& folder, const Limits& limits,
                        const Work& work) {
   NoticeSilence(client.conn.get());
+  // An earlier one that did not die when it was killed may have died since.
+  while (waitpid(-1, nullptr, WNOHANG) > 0) continue;
   std::fflush(nullptr);
   const pid_t server = getpid();
   const pid_t pid = fork();  // the server has one thread
@@ -140,9 +141,12 @@ std::string RunSession(Events* events, Front* front, const Client& client, const
     const Clock::time_point now = Clock::now();
     pollfd left{client.conn.get(), POLLRDHUP, 0};
     if (gone == Clock::time_point::max() && poll(&left, 1, 0) > 0) gone = In(kGone);
-    if (killed.empty() && (now > deadline || now > gone)) {
+    if (now > deadline || now > gone) {
       killed = now > deadline ? "was killed at its time limit" : "was killed: its client had gone";
       kill(pid, SIGKILL);
+      // For one that does not die (Remains waits a while) holds the connection, too.
+      shutdown(client.conn.get(), SHUT_RDWR);
+      break;
     }
     // A child's end cuts the wait short.
     std::vector<pollfd> none;

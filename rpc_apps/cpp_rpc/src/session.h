@@ -22,7 +22,8 @@ struct Limits {
 using Work = std::function<void(int conn, const std::filesystem::path& folder, const Limits& limits)>;
 
 // Runs one session to its end and returns in words how it ended.  `folder` is made for it and removed afterwards.
-// Nothing of the session's process group is left, also where a Stop is thrown.
+// Nothing of the session's process group is left, also where a Stop is thrown; what the kernel itself cannot end,
+// inside a driver, is logged.
 std::string RunSession(Events* events, Front* front, const Client& client, const std::filesystem::path& folder,
                        const Limits& limits, const Work& work);
 

@@ -2,6 +2,8 @@
 
 #include <picojson.h>
 
+#include <string_view>
+
 #include "json.h"
 #include "log.h"
 #include "opening.h"
@@ -11,11 +13,24 @@ namespace codl_server {
 namespace {
 
 constexpr double kPatience = 5.0;  // s
-constexpr int32_t kLongestAnswer = 1 << 20;
+// The keys that this phone has offered and nobody has taken: below 2 KiB each.
+constexpr int32_t kLongestAnswer = 1 << 16;
 // TVM's rpc/base.py, TrackerCode.
 constexpr int kSuccess = 0, kPut = 3, kUpdateInfo = 5, kPendingKeys = 7;
 
 bool Succeeded(const std::string& answer) { return answer == std::to_string(kSuccess); }
+
+// Whether there is a list or an object in another: picojson would follow them to the end of the stack.
+bool Nested(std::string_view json) {
+  bool quoted = false;
+  int opened = 0;
+  for (size_t i = 0; i < json.size(); ++i) {
+    if (json[i] == '"') quoted = !quoted;
+    if (quoted && json[i] == '\\') ++i;
+    if (!quoted && (json[i] == '[' || json[i] == '{')) ++opened;
+  }
+  return opened > 1;
+}
 
 }  // namespace
 
@@ -42,9 +57,11 @@ bool TrackerLink::Offer(Events* events, const std::string& match_key) {
 
 TrackerLink::Key TrackerLink::Ask(Events* events, const std::string& match_key) {
   try {
+    const std::string answer = Answer(events, "[" + std::to_string(kPendingKeys) + "]");
     picojson::value keys;
-    const std::string error = picojson::parse(keys, Answer(events, "[" + std::to_string(kPendingKeys) + "]"));
-    if (!error.empty() || !keys.is<picojson::array>()) throw Refused("not a TVM RPC tracker");
+    if (Nested(answer) || !picojson::parse(keys, answer).empty() || !keys.is<picojson::array>()) {
+      throw Refused("its answer is no list of keys");
+    }
     for (const picojson::value& key : keys.get<picojson::array>()) {
       if (key.is<std::string>() && key.get<std::string>() == match_key) return Key::kWaiting;
     }
