@@ -10,11 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.phone.device_commands import Cli, forwarding, free_port
 from tests.phone.stand_in_adb import StandInAdb
 from tests.phone.stand_in_phone import Phone
 from tvm_codl.device.adb import AdbServer
 from tvm_codl.device.adb_forward import Forwarding, Mapping
+from tvm_codl.device.adb_server import start_again
 
 
 def test_forward_is_taken_down_on_interrupt_and_what_a_kill_left_by_remove(
@@ -56,6 +59,40 @@ def test_forward_comes_back_with_the_phone(adb: StandInAdb, phone: Phone, tmp_pa
         assert len(phone.forwards) == 1
 
 
+def test_forward_tells_that_the_server_ended_with_the_connection(
+    adb: StandInAdb, phone: Phone, folder: str, tmp_path: Path
+) -> None:
+    """As where another USB mode ends adb's half on the phone, and with it what its shell had started."""
+    Path(folder).mkdir()
+    Path(folder, "server.pid").write_text("999999999 1\n")
+    about = {"port": 9091, "key": "pixel", "host": "0.0.0.0", "tracker": "127.0.0.1:9190", "build_id": "x"}
+    Path(folder, "server.out").write_text(json.dumps(about) + "\n")
+    command = (
+        f"tvm-codl device start --serial {phone.serial} --folder {folder} --host 0.0.0.0 --port 9091 "
+        "--tracker 127.0.0.1:9190 --key pixel"
+    )
+    with forwarding(adb, tmp_path, "--folder", folder, "--port", free_port()) as process:
+        assert process.stderr is not None
+        phone.unplug()
+        assert any("away; waiting" in line for line in process.stderr)
+        phone.state = "device"
+        assert any("has ended" in line and command in line for line in process.stderr)
+
+
+@pytest.mark.usefixtures("either_shell")
+def test_a_server_that_runs_or_was_stopped_need_not_be_started(adb: StandInAdb, phone: Phone, folder: str) -> None:
+    one = AdbServer().phone()
+    assert start_again(one, folder) == ""
+    Path(folder).mkdir()
+    assert start_again(one, folder) == ""
+    begun = Path("/proc/self/stat").read_text().rpartition(") ")[2].split()[19]
+    Path(folder, "server.pid").write_text(f"{os.getpid()} {begun}\n")
+    assert start_again(one, folder) == ""
+    Path(folder, "server.pid").write_text(f"{os.getpid()} {int(begun) + 1}\n")
+    Path(folder, "server.out").write_text('{"proxy": "127.0.0.1:9090", "key": "$(reboot)"}\n')
+    assert start_again(one, folder).endswith("--proxy 127.0.0.1:9090 --key '$(reboot)'")
+
+
 def test_forward_refuses_a_taken_port_and_another_machine(
     adb: StandInAdb, phone: Phone, cli: Cli, tmp_path: Path
 ) -> None:
@@ -68,6 +105,8 @@ def test_forward_refuses_a_taken_port_and_another_machine(
         code, _, err = cli("forward", "--port", port)
         assert code == 2 and "forward --remove" in err
     code, _, err = cli("forward", "--tracker", "10.0.0.1:9190")
-    assert code == 2 and "device start --tracker 10.0.0.1:9190" in err
+    assert code == 2 and "networks that you trust: tvm-codl device start --host 0.0.0.0 --tracker 10.0.0.1:9190" in err
+    code, _, err = cli("forward", "--proxy", "10.0.0.1:9090")
+    assert code == 2 and "itself: tvm-codl device start --proxy 10.0.0.1:9090" in err
     assert cli("forward")[0] == 2
     assert cli("forward", "--remove", "--port", 9090)[0] == 2

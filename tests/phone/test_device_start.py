@@ -13,9 +13,11 @@ from tests.phone.device_commands import Cli, forwarding, free_port, started
 from tests.phone.servers import tvm_process, wait_until
 from tests.phone.stand_in_adb import StandInAdb
 from tests.phone.stand_in_phone import Phone
+from tvm_codl.cli.device import next_command
 from tvm_codl.device import cpu
 from tvm_codl.device.adb import AdbServer
 from tvm_codl.device.adb_forward import Forwarding, Mapping
+from tvm_codl.device.adb_server import Serving
 from tvm_codl.device.reach import connect
 from tvm_codl.device.spec import Proxy, Tracker
 
@@ -51,6 +53,7 @@ def test_tracker_over_usb(
                 cli, phone, folder, server_file, "--tracker", place, "--port", port, "--key", "pixel"
             ) as serving:
                 assert f"--rpc-tracker {place} --rpc-key pixel" in serving["next"]
+                assert "device forward" not in serving["next"]
                 with connect(Tracker(host, tracker, "pixel")) as session:
                     assert session.profile.gpu_name
                     assert len(phone.forwards) == len(phone.reverses) == 1
@@ -70,12 +73,25 @@ def test_start_says_that_the_tracker_cannot_be_reached_from_the_phone(
     """Without ``adb reverse``.  The server that was started in vain is gone."""
     assert cli("push", "--server", server_file, "--folder", folder)[0] == 0
     with tvm_process("rpc_tracker") as (host, tracker):
-        place = f"{host}:{tracker}"
-        code, _, err = cli("start", "--folder", folder, "--tracker", place, "--port", free_port(), "--wait", 8)
-    assert code == 3 and f"device forward --serial {phone.serial} --tracker {place}" in err, err
+        port, place = free_port(), f"{host}:{tracker}"
+        code, _, err = cli("start", "--folder", folder, "--tracker", place, "--port", port, "--wait", 8)
+    assert code == 3 and f"device forward --serial {phone.serial} --tracker {place} --port {port}" in err, err
     assert json.loads(cli("stop", "--folder", folder, "--json")[1])["server"] == "none"
     code, _, err = cli("start", "--folder", folder, "--tracker", place)
     assert code == 3 and "no tracker" in err
+
+
+def test_what_is_next_with_a_tracker(adb: StandInAdb, phone: Phone) -> None:
+    """Over USB its clients come to this machine's port, which must lead to the phone's."""
+    one, port = AdbServer().phone(), free_port()
+    measure = "tvm-codl measure MODEL --rpc-tracker {} --rpc-key pixel"
+    usb, wireless = "127.0.0.1:9190", "10.0.0.1:9190"
+    serving = Serving(phone.serial, 1, "pixel", port, usb)
+    assert next_command(one, serving).startswith(f"tvm-codl device forward --serial {phone.serial} --port {port} ")
+    assert next_command(one, serving).endswith(f", then {measure.format(usb)}")
+    with Forwarding(one, (Mapping("forward", port, port, "server"),)):
+        assert next_command(one, serving) == measure.format(usb)
+    assert next_command(one, Serving(phone.serial, 1, "pixel", port, wireless)) == measure.format(wireless)
 
 
 def test_proxy_over_usb(adb: StandInAdb, phone: Phone, folder: str, server_file: Path, cli: Cli) -> None:
@@ -123,6 +139,8 @@ def test_start_without_a_server_and_with_a_wrong_key(adb: StandInAdb, folder: st
     assert code == 3 and "is not there, or not executable" in err and "tvm-codl device push" in err
     assert cli("start", "--folder", folder, "--key", "a b")[0] == 2
     assert cli("start", "--folder", folder, "--tracker", "nowhere")[0] == 2
+    code, _, err = cli("start", "--folder", folder, "--tracker", "10.0.0.1:9190")
+    assert code == 2 and "add --host 0.0.0.0, on networks that you trust" in err
 
 
 @pytest.mark.usefixtures("either_shell")

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,11 @@ import numpy as np
 import pytest
 import tvm
 from tvm import te
+from tvm.rpc import base
 
 from tests.phone.servers import Server, gone, phone_server, tvm_process, wait_until
 from tvm_codl.device.ask_tracker import tracker_summary
+from tvm_codl.device.handshake import read_number
 from tvm_codl.device.reach import Phone, connect
 from tvm_codl.device.spec import Direct, Proxy, Tracker
 from tvm_codl.errors import DeviceError
@@ -155,6 +158,25 @@ def test_through_a_tracker_that_comes_later_and_comes_back(tmp_path: Path) -> No
                     pass
                 assert "pixel" in error.value.evidence
         assert server.process.poll() is None
+
+
+def test_key_that_is_back_in_a_moment_is_waited_for(server: Server) -> None:
+    """As an app's between two sessions."""
+    with tvm_process("rpc_tracker") as (host, port), socket.create_connection((host, port), timeout=30) as conn:
+
+        def come_back() -> None:
+            conn.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
+            assert read_number(conn) == base.RPC_TRACKER_MAGIC
+            offer = [base.TrackerCode.PUT, "pixel", [server.port, "codl"], "127.0.0.1"]
+            for words in ([base.TrackerCode.UPDATE_INFO, {"key": "server:pixel", "addr": [None, server.port]}], offer):
+                base.sendjson(conn, words)
+                assert base.recvjson(conn) == base.TrackerCode.SUCCESS
+
+        later = threading.Timer(0.5, come_back)
+        later.start()
+        with connect(Tracker(host, port, "pixel"), timeout_s=30) as phone:
+            assert phone.profile.name
+        later.join()
 
 
 def test_through_a_proxy(tmp_path: Path, add_one: Path) -> None:

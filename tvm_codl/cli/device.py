@@ -107,7 +107,7 @@ def push(
         return
     for one in done:
         click.echo(f"{one.path}: {one.bytes} bytes, {'sent' if one.sent else 'there already'}")
-    talk(f"next: tvm-codl device start --serial {phone.serial}")
+    talk(f"next: tvm-codl device start --serial {phone.serial} --tracker HOST:PORT --key KEY")
 
 
 def _built(platform: str) -> Path:
@@ -167,12 +167,21 @@ def start(
     else:
         place = f"port {serving.port}" if serving.port else f"proxy {serving.proxy}"
         click.echo(f"{serving.serial}: process {serving.pid} serves {serving.key} at {place}")
-    talk(f"next: {_next(serving)}")
+    talk(f"next: {next_command(phone, serving)}")
 
 
-def _next(serving: Serving) -> str:
+def next_command(phone: AdbPhone, serving: Serving) -> str:
+    """What to do with a server that was started."""
+    from tvm_codl.device.adb_forward import leads_here
+    from tvm_codl.device.serve import address, is_loopback
+
     if serving.tracker:
-        return f"tvm-codl measure MODEL --rpc-tracker {serving.tracker} --rpc-key {serving.key}"
+        measure = f"tvm-codl measure MODEL --rpc-tracker {serving.tracker} --rpc-key {serving.key}"
+        # A tracker that the phone reaches over USB sends clients to this machine's port of the same number.
+        if serving.port and is_loopback(address(serving.tracker)[0]) and not leads_here(phone, serving.port):
+            forward_port = f"tvm-codl device forward --serial {serving.serial} --port {serving.port}"
+            return f"{forward_port}   (in another terminal), then {measure}"
+        return measure
     if serving.proxy:
         return f"tvm-codl measure MODEL --rpc-proxy {serving.proxy} --rpc-key {serving.key}"
     return f"tvm-codl device forward --serial {serving.serial} --port {serving.port}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import time
@@ -9,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tvm_codl.cli.device_options import on_phone
+from tvm_codl.cli.device_options import in_folder, on_phone
 from tvm_codl.cli.options import json_option
 from tvm_codl.cli.output import print_json, talk
-from tvm_codl.errors import UsageError
+from tvm_codl.errors import DeviceError, UsageError
 
 if TYPE_CHECKING:
     from tvm_codl.device.adb import AdbPhone
@@ -23,12 +24,15 @@ WATCH_S = 2.0
 
 @click.command("forward")
 @on_phone
+@in_folder
 @click.option("--tracker", default="", metavar="HOST:PORT", help="This machine's tracker, for the phone.")
 @click.option("--proxy", default="", metavar="HOST:PORT", help="This machine's proxy, for the phone.")
 @click.option("--port", type=click.IntRange(1, 65535), help="The server's port on the phone, for this machine.")
 @click.option("--remove", is_flag=True, help="Take down what an earlier forward left behind.")
 @json_option
-def forward(phone: AdbPhone, tracker: str, proxy: str, port: int | None, remove: bool, as_json: bool) -> None:
+def forward(
+    phone: AdbPhone, folder: str, tracker: str, proxy: str, port: int | None, remove: bool, as_json: bool
+) -> None:
     """Connect ports of this machine and of the phone over USB, until interrupted.
 
     A tracker's phone needs both: the tracker for the phone, and the phone's port under the same number here.
@@ -56,7 +60,7 @@ def forward(phone: AdbPhone, tracker: str, proxy: str, port: int | None, remove:
         _show(list(mappings), as_json)
         sys.stdout.flush()
         talk("until interrupted (Ctrl-C)")
-        _keep(up)
+        _keep(up, folder)
 
 
 def _mapping(kind: str, place: str) -> Mapping:
@@ -65,10 +69,13 @@ def _mapping(kind: str, place: str) -> Mapping:
 
     host, port = address(place)
     if host not in ("127.0.0.1", "localhost"):
+        start, trust = "tvm-codl device start", ""
+        if kind == "tracker":  # it sends clients to the phone's own address
+            start, trust = f"{start} --host 0.0.0.0", ", on networks that you trust"
         raise UsageError(
             f"{host} is not this machine's loopback",
             "adb reverse leads to this machine only",
-            f"give the phone that address itself: tvm-codl device start --{kind} {place}",
+            f"give the phone that address itself{trust}: {start} --{kind} {place}",
         )
     return Mapping("reverse", port, port, kind)
 
@@ -81,12 +88,27 @@ def _show(mappings: list[Mapping], as_json: bool) -> None:
             click.echo(str(one))
 
 
-def _keep(up: Forwarding) -> None:
+def _keep(up: Forwarding, folder: str) -> None:
     """Until a signal; sets up again what was lost when the phone was unplugged."""
     away = False
     while True:
         time.sleep(WATCH_S)
-        there = up.mend(talk)
+        mended: list[str] = []
+        there = up.mend(mended.append)
+        for words in mended:
+            talk(words)
+        back = there and away
         if there == away:
             away = not there
             talk("the phone is away; waiting" if away else "the phone is back")
+        if back or mended:
+            _look_for_server(up.phone, folder)
+
+
+def _look_for_server(phone: AdbPhone, folder: str) -> None:
+    """Another USB mode ends the phone's adb, and on some phones all that its shell had started."""
+    from tvm_codl.device.adb_server import start_again
+
+    with contextlib.suppress(DeviceError):  # away again: it is looked for when it is back
+        if command := start_again(phone, folder):
+            talk(f"the server on the phone has ended; next, in another terminal: {command}")

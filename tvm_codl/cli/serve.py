@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tvm_codl.cli.output import talk
 from tvm_codl.errors import UsageError
 
 UNSAFE = (
@@ -23,11 +24,15 @@ def command(host: str, port: int, port_end: int, tracker: str, proxy: str, key: 
 
     One line of JSON on stdout says where it listens; sessions are logged to stderr.
     """
-    from tvm_codl.device.serve import address, serve
+    from tvm_codl.device.serve import address, is_loopback, serve
 
     if tracker and proxy:
         raise UsageError("--tracker and --proxy exclude each other")
     for place in (tracker, proxy):
         if place:
             address(place)
+    if tracker and is_loopback(host) and not is_loopback(address(tracker)[0]):
+        talk(
+            f"the tracker {tracker} sends clients to this machine's own address: they will not reach {host} (see --host)"
+        )
     serve(host=host, port=port, port_end=port_end, tracker=tracker, proxy=proxy, key=key)

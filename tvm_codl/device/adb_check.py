@@ -12,21 +12,22 @@ from tvm_codl.device.adb_push import FOLDER
 
 NEEDED_MB = 200
 WARM_C, HOT_C = 38.0, 45.0
-#: Where Android keeps its OpenCL: the places that the runtime tries (runtime/native/opencl/loader.cc), and those of newer phones.
+#: Where Android keeps its OpenCL: what the runtime tries (runtime/native/opencl/loader.cc), /vendor by its two names.
 LIBRARIES = (
     "/vendor/lib64/libOpenCL.so",
     "/system/vendor/lib64/libOpenCL.so",
     "/system/lib64/libOpenCL.so",
-    "/vendor/lib64/libOpenCL-pixel.so",
     "/system/vendor/lib64/egl/libGLES_mali.so",
     "/vendor/lib64/egl/libGLES_mali.so",
     "/system/vendor/lib64/libPVROCL.so",
 )
+#: A Pixel's, which hands out its functions in a way of its own: the runtime does not try it.
+PIXEL = "/vendor/lib64/libOpenCL-pixel.so"
 _PROGRAMS = ("sha256sum", "setsid", "sed", "dd", "tail", "df", "mkdir", "chmod", "mv")
 
 
 class PhoneCheck(msgspec.Struct, frozen=True):
-    """One thing that was looked at.  ``needed``: the phone cannot serve without it; the rest makes its times better."""
+    """One thing that was looked at.  ``needed``: the phone cannot serve without it; without the rest less or slower."""
 
     name: str
     ok: bool
@@ -104,16 +105,18 @@ for place in $LD_LIBRARY_PATH; do [ -r "$place/libOpenCL.so" ] && echo "$place/l
 for path; do [ -r "$path" ] && echo "$path" && exit 0; done
 exit 1
 """
-    done = phone.run(script, *LIBRARIES)
+    done = phone.run(script, *LIBRARIES, PIXEL)
     path = plain(done.output, 200)
-    remedy = "some makers ship none, or under another name: adb shell find /vendor /system -name '*OpenCL*'"
-    ok = done.code == 0 and path.startswith("/")
-    return PhoneCheck(
-        "libOpenCL.so",
-        ok,
-        path if ok else "not in LD_LIBRARY_PATH, /vendor/lib64 or /system/lib64",
-        "" if ok else remedy,
+    there = done.code == 0 and path.startswith("/")
+    if there and path != PIXEL:
+        return PhoneCheck("libOpenCL.so", True, path, needed=False)
+    nowhere = "not in LD_LIBRARY_PATH, /vendor/lib64 or /system/lib64"
+    remedy = (
+        "only the phone's CPU is served without it; some makers ship none, or under another name: "
+        "adb shell find /vendor /system -name '*OpenCL*'"
     )
+    found = f"{path}, which the runtime cannot use" if there else nowhere
+    return PhoneCheck("libOpenCL.so", False, found, remedy, needed=False)
 
 
 def _selinux(phone: AdbPhone) -> PhoneCheck:

@@ -132,6 +132,11 @@ def port_of(phone: AdbPhone, port: int) -> Iterator[int]:
         yield free
 
 
+def leads_here(phone: AdbPhone, port: int) -> bool:
+    """Whether the same port of this machine leads to that of the phone.  Raises :class:`DeviceError` without a phone."""
+    return any((m.way, m.phone_port, m.host_port) == ("forward", port, port) for m in _present(phone))
+
+
 def remove(phone: AdbPhone, one: Mapping) -> bool:
     """Takes a mapping down; False where there was none.  Raises :class:`DeviceError` where adb does not answer."""
     if not any((m.way, m.phone_port, m.host_port) == (one.way, one.phone_port, one.host_port) for m in _present(phone)):

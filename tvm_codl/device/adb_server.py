@@ -6,6 +6,7 @@ The server is any program with the options of :mod:`tvm_codl.device.serve` that 
 from __future__ import annotations
 
 import re
+import shlex
 import socket
 import struct
 import time
@@ -18,7 +19,7 @@ from tvm_codl.device.adb import AdbPhone, plain
 from tvm_codl.device.adb_forward import LOOPBACK, port_of
 from tvm_codl.device.adb_list import checked_key, waits_behind
 from tvm_codl.device.adb_push import FOLDER, SERVER
-from tvm_codl.device.serve import address
+from tvm_codl.device.serve import address, is_loopback
 from tvm_codl.errors import CodlError, DeviceError, UsageError, UserError
 
 START_S, PAUSE_S = 30.0, 0.3
@@ -91,6 +92,7 @@ class _About(msgspec.Struct, frozen=True):
 
     port: Port | None = None
     key: str = ""
+    host: str = ""
     tracker: str = ""
     proxy: str = ""
     error: str = ""
@@ -99,8 +101,9 @@ class _About(msgspec.Struct, frozen=True):
 def start(phone: AdbPhone, how: Serve, folder: str = FOLDER, patience_s: float = START_S) -> Serving:
     """Starts the server that :func:`~tvm_codl.device.adb_push.push` put there, and waits until it answers.
 
-    Raises :class:`UsageError` for a key or an address that is none, :class:`UserError` where one runs already, and
-    :class:`DeviceError` with the server's own words where it does not answer within ``patience_s``; it is stopped then.
+    Raises :class:`UsageError` for a key or an address that is none, and for a tracker that would send clients where
+    nobody listens; :class:`UserError` where one runs already; and :class:`DeviceError` with the server's own words
+    where it does not answer within ``patience_s``; it is stopped then.
     """
     _check(how)
     running = state(phone, folder)
@@ -146,6 +149,20 @@ def about(phone: AdbPhone, folder: str = FOLDER) -> Serving | None:
     return Serving(phone.serial, pid, told.key, told.port, told.tracker, told.proxy) if pid and told else None
 
 
+def start_again(phone: AdbPhone, folder: str = FOLDER) -> str:
+    """The command for a server that was started and has ended by itself; empty where one runs, or none is to run."""
+    if phone.read(_STATE, folder).strip() != "gone":
+        return ""
+    told = _first_line(phone, folder) or _About()
+    words = ["tvm-codl", "device", "start", "--serial", phone.serial]
+    words += ["--folder", folder] if folder != FOLDER else []
+    words += ["--host", told.host] if told.host == "0.0.0.0" else []
+    words += ["--port", str(told.port)] if told.port else []
+    for name, value in (("--tracker", told.tracker), ("--proxy", told.proxy), ("--key", told.key)):
+        words += [name, plain(value, 300)] if value else []
+    return shlex.join(words)
+
+
 def log(phone: AdbPhone, folder: str = FOLDER, lines: int = 12) -> list[str]:
     """The end of what the server wrote to stderr."""
     told = phone.run('tail -n "$2" "$1/server.log" 2>/dev/null', folder, str(lines)).output
@@ -168,6 +185,12 @@ def _check(how: Serve) -> None:
         raise UsageError("--tracker and --proxy exclude each other")
     for place in filter(None, (how.tracker, how.proxy)):
         address(place)
+    if how.tracker and is_loopback(how.host) and not is_loopback(address(how.tracker)[0]):
+        raise UsageError(
+            f"clients of the tracker {how.tracker} would not reach the phone at {how.host}",
+            "a tracker of another machine sends them to the phone's own address",
+            "add --host 0.0.0.0, on networks that you trust",
+        )
 
 
 def _proof(phone: AdbPhone, how: Serve) -> Callable[[_About], bool]:
@@ -213,10 +236,13 @@ def _told(phone: AdbPhone, how: Serve, folder: str, patience_s: float, answers: 
 
 
 def _reverse(phone: AdbPhone, how: Serve) -> str:
-    kind = "tracker" if how.tracker else "proxy"
-    return (
-        f"tvm-codl device forward --serial {phone.serial} --{kind} {how.tracker or how.proxy}   (in another terminal)"
-    )
+    """How the phone gets to the tracker or proxy, and the tracker's clients to the phone."""
+    place = how.tracker or how.proxy
+    host = address(place)[0]
+    if not is_loopback(host):
+        return f"adb -s {phone.serial} shell ping -c 3 {host}   (the phone's own network must lead there)"
+    ways = f"--tracker {place} --port {how.port}" if how.tracker else f"--proxy {place}"
+    return f"tvm-codl device forward --serial {phone.serial} {ways}   (in another terminal)"
 
 
 def _failed(phone: AdbPhone, folder: str, what: str, next: str = "") -> DeviceError:

@@ -70,7 +70,7 @@ def _python() -> str:
     version = platform.python_version()
     if not OLDEST <= sys.version_info[:2] <= NEWEST:
         wanted = "{}.{} to {}.{}".format(*OLDEST, *NEWEST)
-        raise Missing(f"{version}; the TVM package is for {wanted}", "make install PYTHON=python3.11")
+        raise Missing(f"{version}; the TVM package is for {wanted}", "make clean && make install PYTHON=python3.11")
     return version
 
 

@@ -8,6 +8,16 @@ import socket
 import stat
 
 FOLDER = "/dev/fd"  # Linux and macOS
+#: A peer that has vanished is noticed after two minutes; a kernel that works for hours is none.
+KEEP_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+
+
+def notice_silence(connection: socket.socket) -> None:
+    """A peer whose machine vanished must not be waited for, for ever: its connection breaks after a while."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEP_ALIVE:
+        if hasattr(socket, option):  # macOS names the first one otherwise
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 class Link:
@@ -18,11 +28,18 @@ class Link:
         self._found: tuple[int, int] | None = None
 
     def find(self, address: tuple[str, int]) -> bool:
-        """Looks for the new connection to ``address``.  False where it is not there, or not alone."""
+        """Looks for the new connection to ``address``, which from then on breaks if its peer vanishes.
+
+        False where it is not there, or not alone.
+        """
         names = _resolved(address)
         new = [known for known, peer in _sockets().items() if known not in self._before and peer in names]
         self._found = new[0] if len(new) == 1 else None
-        return self._found is not None
+        if self._found is None:
+            return False
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self._found[0])) as connection:
+            notice_silence(connection)
+        return True
 
     def cut(self) -> bool:
         """Shuts the connection down for both sides.  False where there is none, or no longer."""

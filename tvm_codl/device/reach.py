@@ -23,6 +23,8 @@ from tvm_codl.errors import CodlError, DeviceError, UsageError
 CONNECT_S = 20.0
 PING_S = 3.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
+#: An app between two sessions is not at its tracker for a moment.
+KEY_S = 3.0
 
 Log = Callable[[str], None]
 
@@ -154,18 +156,25 @@ def connect(spec: Spec | None = None, *, timeout_s: float = CONNECT_S, session_s
         assert not isinstance(place, Local)
         phone = Phone(place, timeout_s, session_s, local.revive if local else lambda: None)
         stack.callback(phone.close)
-        try:
+        with watched(phone.where, phone.alive):
             yield phone
-        except CodlError:
-            raise
-        except (tvm.error.TVMError, OSError) as error:
-            if not phone.alive():
-                raise DeviceError(
-                    f"the phone at {phone.where} went away",
-                    _last(error),
-                    "look at its log; then run the same command again",
-                ) from error
-            raise
+
+
+@contextlib.contextmanager
+def watched(where: str, alive: Callable[[], bool]) -> Iterator[None]:
+    """What TVM raises in the block becomes a :class:`DeviceError` where the phone is not ``alive`` any more."""
+    try:
+        yield
+    except CodlError:
+        raise
+    except (tvm.error.TVMError, OSError) as error:
+        if not alive():
+            raise DeviceError(
+                f"the phone at {where} went away",
+                _last(error),
+                "look at its log; then run the same command again",
+            ) from error
+        raise
 
 
 def phone_from_options(tracker: str, proxy: str, key: str) -> Spec:
@@ -181,20 +190,20 @@ def phone_from_options(tracker: str, proxy: str, key: str) -> Spec:
     return Local()
 
 
+def _open_host(tracker: str) -> str:
+    """What ``serve`` needs beside a tracker of another machine, which sends clients to the phone's own address."""
+    from tvm_codl.device.serve import is_loopback
+
+    return "" if is_loopback(tracker) else " --host 0.0.0.0"
+
+
 def _session(
     place: Tracker | Proxy | Direct, session_s: float, timeout_s: float
 ) -> tuple[rpc.RPCSession, tuple[str, int]]:
     """A session, and the address that it is connected to."""
     limit = math.ceil(session_s)
     if isinstance(place, Tracker):
-        keys = tracker_summary(place.host, place.port)
-        if place.key not in keys:
-            known = ", ".join(sorted(keys)) or "none"
-            raise DeviceError(
-                f"no phone serves the key {place.key!r} at tracker {place.host}:{place.port}",
-                f"keys there: {known}",
-                f"tvm-codl serve --tracker {place.host}:{place.port} --key {place.key}",
-            )
+        _await_key(place, min(KEY_S, timeout_s / 2))
         host, port, match_key = request_phone(place.host, place.port, place.key, timeout_s)
         return rpc.connect(host, port, match_key, session_timeout=limit), (host, port)
     try:
@@ -206,6 +215,19 @@ def _session(
             f"no {kind} at {place.host}:{place.port}", str(error), f"{start} --port {place.port}"
         ) from error
     return rpc.connect(place.host, place.port, place.key, session_timeout=limit), (place.host, place.port)
+
+
+def _await_key(place: Tracker, patience_s: float) -> None:
+    until = time.monotonic() + patience_s
+    while place.key not in (keys := tracker_summary(place.host, place.port)):
+        if time.monotonic() > until:
+            known = ", ".join(sorted(keys)) or "none"
+            raise DeviceError(
+                f"no phone serves the key {place.key!r} at tracker {place.host}:{place.port}",
+                f"keys there: {known}",
+                f"tvm-codl serve{_open_host(place.host)} --tracker {place.host}:{place.port} --key {place.key}",
+            )
+        time.sleep(FIRST_PAUSE_S)
 
 
 def _close(remote: rpc.RPCSession) -> None:

@@ -25,6 +25,11 @@ def parser(arguments: argparse.ArgumentParser) -> argparse.ArgumentParser:
     return arguments
 
 
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches an address."""
+    return host in (LOOPBACK, "localhost", "::1")
+
+
 def command(**options: object) -> list[str]:
     """The command line of a server process, e.g. ``command(port=9090, key="codl")``."""
     line = [sys.executable, "-m", "tvm_codl.device.server"]

@@ -21,11 +21,11 @@ from pathlib import Path
 
 from tvm_codl.device import session
 from tvm_codl.device.front import Front, Listening, Proxied, Wait, say, select_wait
+from tvm_codl.device.link import notice_silence
 from tvm_codl.device.serve import address, parser
 
 WATCH_S = 0.5  # how long the server may outlive the process it belongs to
 GONE_S = 2.0  # how long a session may outlive its client
-KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 
 
 class Stop(Exception):
@@ -101,20 +101,13 @@ def serve(front: Front, work: Path, parent: int | None) -> None:
         count += 1
         folder = work / f"session-{os.getpid()}-{count}"  # another server may have left some in the same folder
         say(f"session {count} from {peer}" + (f", at most {limit:g} s" if limit else ""))
-        _notice_silence(conn)
+        notice_silence(conn)
         pid = session.start(conn, folder, front.sockets())
         try:
             say(f"session {count} {_outcome(pid, conn, wait, limit)}")
         finally:
             conn.close()
             session.end(pid, folder)
-
-
-def _notice_silence(conn: socket.socket) -> None:
-    """A client whose machine vanished must not hold the phone for ever."""
-    conn.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in KEEP_ALIVE:
-        conn.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _watching(wait: Wait, reader: int, parent: int | None) -> Wait:
