@@ -39,6 +39,7 @@ def measure_network(
     log: Log = lambda _: None,
     records: Path | None = None,
     tuning_records: Path | None = None,
+    retry_failed: bool = False,
 ) -> Guided:
     """Measures a network's operators and pieces on a phone, those first that could change the plan.
 
@@ -49,11 +50,13 @@ def measure_network(
             found = codl.measure_network(codl.prepare(model), phone, budget="200", log=print)
         found.plan, found.rounds, found.model
 
+    With ``retry_failed`` what failed of it on this phone before is tried again, within the budget.
+
     The plan is the predicted best and not yet run; :func:`make_plan` also measures it against each processor alone.
     Raises :class:`UsageError` for a budget that is none or too small, :class:`DeviceError` where the phone goes away.
     """
     allowed = Budget.parse(budget) if isinstance(budget, str) else budget
-    return learn(prepared, phone, allowed, log, records, tuning_records)[0]
+    return learn(prepared, phone, allowed, log, records, tuning_records, retry_failed)[0]
 
 
 def learn(
@@ -63,6 +66,7 @@ def learn(
     log: Log = lambda _: None,
     records: Path | None = None,
     tuning_records: Path | None = None,
+    retry_failed: bool = False,
 ) -> tuple[Guided, Problem]:
     """:func:`measure_network`, and what was learned of the network's costs: the problem that the plan solves."""
     tools = toolchain(phone.profile, tuning_records)
@@ -85,6 +89,7 @@ def learn(
             device=phone.profile.name,
             fit=learner(phone.profile, tools),
             log=log,
+            retry_failed=retry_failed,
         )
         runs = list(store.plans(device=phone.profile.name, build=tools.kernel_id))
     factor, own = correction(runs, prepared.graph), calibrated(runs, prepared.graph)
@@ -110,16 +115,17 @@ def measure_grid(
     log: Log = lambda _: None,
     records: Path | None = None,
     tuning_records: Path | None = None,
+    retry_failed: bool = False,
 ) -> list[Record]:
     """Measures every operator whole and split along each axis in tenths: thousands of records where a plan needs a
-    tenth of them.  Returns them; what is on record already is not measured again."""
+    tenth of them.  Returns them; what is on record already is not measured again, but failures with ``retry_failed``."""
     tools = toolchain(phone.profile, tuning_records)
     probes = grid_probes(prepared.graph, prepared.axes)
     found: list[Record] = []
     with RecordStore(records or default_records()) as store:
         session = measuring(prepared, phone, tools, store, log)
         for start in range(0, len(probes), GRID_STEP):
-            found += session.measure(probes[start : start + GRID_STEP])
+            found += session.measure(probes[start : start + GRID_STEP], retry_failed=retry_failed)
             log(f"{len(found)} of {len(probes)} measured")
     return found
 

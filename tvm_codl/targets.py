@@ -75,7 +75,7 @@ def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UserError(f"cannot read tuning records from {path}", str(error)) from error
+        raise UserError(f"cannot read tuning records from {path}", str(error), "tvm-codl tune MODEL -o FILE") from error
 
 
 def _option(target: str, name: str) -> str:

@@ -24,6 +24,7 @@ from tvm_codl.measure.kernels.tuners import NAMES, KnobModel, make_tuner
 from tvm_codl.measure.kernels.wanted import kernels, network_probes, plan_probes
 from tvm_codl.plan.explain import uniform_plan
 from tvm_codl.plan.plan import Placement
+from tvm_codl.records.kernel import KernelRecord
 from tvm_codl.records.store import RecordStore
 from tvm_codl.schedule import cpu_target, gpu_target
 from tvm_codl.schedule.transfer import read_records, scheduled
@@ -227,8 +228,18 @@ def test_trials_survive_a_half_written_line_and_other_files_are_refused(task: An
     path.write_text(whole + whole[:40])
     assert len(Trials(path, None).known(task)) == 1 and path.read_text() == whole
     path.write_text(whole + "{}\n")
-    with pytest.raises(UserError, match=r"all.log:2 is no tuning record"):
+    with pytest.raises(UserError, match=r"all.log:2 is no tuning record") as raised:
         Trials(path, None)
+    assert "remove the line" in raised.value.next
+
+
+def test_a_trial_in_the_store_that_is_none_names_a_way_round_it(tmp_path: Path) -> None:
+    with RecordStore(tmp_path / "records.sqlite") as store:
+        store.add_kernels([KernelRecord("no_such_kind", "a_task", "[]", "{}", (1e-3,), device="phone")])
+        with pytest.raises(UserError, match=r"a trial in .*records\.sqlite is no tuning record") as raised:
+            Trials(None, store, "phone")
+        assert "--records FILE" in raised.value.next and "records export -o all.log" in raised.value.next
+        assert "no_such_kind" in raised.value.evidence
 
 
 def test_store_remembers_for_its_device_alone(task: Any, tmp_path: Path) -> None:

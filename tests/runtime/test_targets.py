@@ -9,6 +9,7 @@ import pytest
 
 from tvm_codl import targets
 from tvm_codl.device.profile import DeviceProfile
+from tvm_codl.errors import UserError
 
 PHONE = DeviceProfile("phone", "x86_64", "a CPU", (0,), "llvm", "a GPU", "opencl", gpu_version="1", build_id="first")
 
@@ -38,3 +39,9 @@ def test_a_new_driver_makes_both_stale():
     before, after = targets.toolchain(PHONE), targets.toolchain(msgspec.structs.replace(PHONE, gpu_version="2"))
     assert before.build_id != after.build_id
     assert before.kernel_id != after.kernel_id
+
+
+def test_tuning_records_that_cannot_be_read_are_the_users_error(tmp_path):
+    with pytest.raises(UserError, match=r"cannot read tuning records from .*none\.log") as raised:
+        targets.toolchain(PHONE, tmp_path / "none.log")
+    assert raised.value.next == "tvm-codl tune MODEL -o FILE"

@@ -9,6 +9,7 @@ import click
 
 from tvm_codl.cli.options import json_option, load, measuring_options, model_options, named_plan, phone_options
 from tvm_codl.cli.output import print_json, talk
+from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
 from tvm_codl.platforms import NAMES
 
@@ -29,9 +30,7 @@ PHONES = tuple(name for name in NAMES if name != "host")
 @click.option(
     "--target", type=click.Choice(NAMES), help="What the library is built for.  [default: the phone's platform]"
 )
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=Path("model.so"), show_default=True
-)
+@click.option("-o", "--output", type=OUTPUT_FILE, default=Path("model.so"), show_default=True)
 @json_option
 def command(
     source: str, shape: Any, reach: Any, budget: float, records: Path | None, tuning_records: Path | None,

@@ -40,8 +40,7 @@ def command(reach: Any, budget: float, repeat: int, output: Path) -> None:
             for line in shown.lines:
                 click.echo(line)
             click.echo(
-                f"speedup {report.speedup:.2f}, efficiency {report.efficiency:.2f}, overlap {report.overlap:.2f}; "
-                f"error against onnxruntime {report.max_rel_err:.1e} relative; "
+                f"{report.ratios}; error against onnxruntime {report.max_rel_err:.1e} relative; "
                 f"copied within a run {report.copied_bytes} bytes"
             )
             click.echo(f"plan: {shown.plan}   (why: tvm-codl plan {shown.source} --plan {shown.plan} --explain)")

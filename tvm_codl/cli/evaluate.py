@@ -9,6 +9,7 @@ import click
 
 from tvm_codl.cli.options import FILE, chosen_records_options, json_option
 from tvm_codl.cli.output import print_json, print_table, talk
+from tvm_codl.cli.output_file import OUTPUT_FILE
 
 if TYPE_CHECKING:
     from tvm_codl.cost.evaluation import Result, Scatter
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     help="Evaluate on this folder's measurements of phones (gpu_ops.csv) instead of the records.",
 )
 @click.option("--quick", is_flag=True, help="With --phones: one hold-out and small models.")
-@click.option("--picture", type=FILE, help="Draw predicted against measured times, and the errors, into this SVG file.")
+@click.option(
+    "--picture", type=OUTPUT_FILE, help="Draw predicted against measured times, and the errors, into this SVG file."
+)
 @json_option
 def command(
     records: Path | None, model_file: Path | None, phones: Path | None, quick: bool, device: str, build: str,
@@ -44,15 +47,15 @@ def command(
         value: object = found
     else:
         results, scatter, title, value = _on_records(records, model_file, device, build, tuning_records)
-    if picture is not None:
-        picture.write_text(report.picture(scatter, title), encoding="utf-8")
-        talk(f"picture: {picture}")
     if as_json:
         print_json(value)
     else:
         print_table(report.table(results, title))
         if phones is not None:
             print_table(report.few_table(found.few_shot, "few samples of one phone, with and without the others'"))
+    if picture is not None:
+        picture.write_text(report.picture(scatter, title), encoding="utf-8")
+        talk(f"picture: {picture}")
 
 
 def _on_records(

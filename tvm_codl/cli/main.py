@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
+import shlex
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 
 import click
@@ -89,6 +92,26 @@ def run(arguments: list[str], command: click.Command = cli, name: str = "tvm-cod
         return _tell(UserError("a TVM with Relay cannot be imported", str(error), "tvm-codl doctor"))
     except CodlError as error:
         return _tell(error)
+    except OSError as error:
+        told = _of_a_file(error)
+        if told is None:
+            raise
+        return _tell(told)
+
+
+def _of_a_file(error: OSError) -> UserError | None:
+    """What to tell of an error that names a file, or of a full disk, which it does not name; None for any other."""
+    named = [os.fsdecode(x) for x in (error.filename2, error.filename) if isinstance(x, (str, bytes, os.PathLike))]
+    evidence = f"{type(error).__name__}: {error.strerror or error}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        folder = f" {shlex.quote(str(Path(named[0]).parent))}" if named else ""
+        return UserError(
+            f"{named[0]} cannot be written" if named else "a file cannot be written", evidence, f"df -h{folder}"
+        )
+    if not named:
+        return None
+    look = shlex.quote(str(Path(named[0]).parent))
+    return UserError(f"{named[0]} cannot be used", evidence, f"ls -ld {look} {shlex.quote(named[0])}")
 
 
 def _tell(error: CodlError) -> int:

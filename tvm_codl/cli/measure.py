@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from tvm_codl.cli.options import (
-    FILE,
     json_option,
     load,
     model_options,
@@ -17,6 +16,7 @@ from tvm_codl.cli.options import (
     tuning_records_option,
 )
 from tvm_codl.cli.output import print_json, talk
+from tvm_codl.cli.output_file import OUTPUT_FILE
 
 
 @click.command()
@@ -29,11 +29,15 @@ from tvm_codl.cli.output import print_json, talk
 @click.option("--grid", is_flag=True, help="Measure every operator along each axis in tenths instead: no budget.")
 @records_option
 @tuning_records_option
-@click.option("-o", "--output", type=FILE, help="Write the plan that it ends in to this file.")
+@click.option(
+    "--retry-failed", is_flag=True,
+    help="Also measure again, within the budget, what failed on this phone before; it is not tried again otherwise.",
+)  # fmt: skip
+@click.option("-o", "--output", type=OUTPUT_FILE, help="Write the plan that it ends in to this file.")
 @json_option
 def command(
-    source: str, shape: Any, reach: Any, budget: str, grid: bool, records: Path | None, tuning_records: Path | None,
-    output: Path | None, as_json: bool,
+    source: str, shape: Any, reach: Any, budget: str, grid: bool, retry_failed: bool, records: Path | None,
+    tuning_records: Path | None, output: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Measure MODEL (an ONNX file or zoo:NAME) on a phone, where a measurement could change the plan.
 
@@ -55,7 +59,9 @@ def command(
     prepared = prepare(model)
     with reach() as phone:
         if grid:
-            found = measure_grid(prepared, phone, log=talk, records=records, tuning_records=tuning_records)
+            found = measure_grid(
+                prepared, phone, log=talk, records=records, tuning_records=tuning_records, retry_failed=retry_failed
+            )
             failed = sum(not record.ok for record in found)
             if as_json:
                 print_json({"model": prepared.name, "records": len(found), "failed": failed})
@@ -63,11 +69,9 @@ def command(
                 click.echo(f"{len(found)} records, {failed} of them failed")
             return
         guided = measure_network(
-            prepared, phone, budget=allowed, log=talk, records=records, tuning_records=tuning_records
-        )
-    if output is not None:
-        dump_plan(guided.plan, output)
-        talk(f"plan: {output}")
+            prepared, phone, budget=allowed, log=talk, records=records, tuning_records=tuning_records,
+            retry_failed=retry_failed,
+        )  # fmt: skip
     if as_json:
         print_json(
             {
@@ -81,3 +85,6 @@ def command(
         )
     else:
         click.echo(f"{guided.measured} measurements, predicted {guided.plan.predicted_ms:.2f} ms ({guided.why})")
+    if output is not None:
+        dump_plan(guided.plan, output)
+        talk(f"plan: {output}")

@@ -9,6 +9,7 @@ import click
 
 from tvm_codl.cli.options import FILE, json_option, load, measuring_options, model_options, named_plan, phone_options
 from tvm_codl.cli.output import print_json, talk
+from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     "--settings", default="default", show_default=True, metavar="auto|default|FILE",
     help="Threads, cores, flush period and float type: measured on the phone, or taken from a JSON file.",
 )  # fmt: skip
-@click.option("-o", "--output", type=FILE, help="Write the plan to this file.")
+@click.option("-o", "--output", type=OUTPUT_FILE, help="Write the plan to this file.")
 @json_option
 def command(
     source: str, shape: Any, reach: Any, budget: float, records: Path | None, tuning_records: Path | None,
@@ -94,9 +95,6 @@ def command(
             plan = settings_option(settings, prepared, plan, phone, tuning_records, talk)
     if plan.predicted_mj:
         talk(f"predicted {plan.predicted_mj:.3f} mJ a run: by the power table, a model and not a measurement")
-    if output is not None:
-        dump_plan(plan, output)
-        talk(f"plan: {output}")
     if changed is not None:
         print_json(changed) if as_json else click.echo(what_if_text(changed))
     elif explained:
@@ -104,6 +102,9 @@ def command(
         print_json(told) if as_json else click.echo(explanation_text(told))
     elif as_json or output is None:
         click.echo(plan_json(plan), nl=False)
+    if output is not None:
+        dump_plan(plan, output)
+        talk(f"plan: {output}")
 
 
 def _check_usage(given: bool, explained: bool, changed: bool, objective: str, power: Path | None) -> None:

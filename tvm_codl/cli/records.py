@@ -11,6 +11,7 @@ import click
 
 from tvm_codl.cli.options import FILE, json_option, records_option
 from tvm_codl.cli.output import print_json, print_table, talk
+from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.device.opencl import default_records
 
 format_option = click.option(
@@ -72,7 +73,7 @@ def ls(records: Path | None, as_json: bool, **chosen: Any) -> None:
 @records_option
 @selecting
 @format_option
-@click.option("-o", "--output", type=FILE, help="Write to this file, not to stdout.")
+@click.option("-o", "--output", type=OUTPUT_FILE, help="Write to this file, not to stdout.")
 def export(records: Path | None, format: Any, output: Path | None, **chosen: Any) -> None:
     """Write records as lines that AutoTVM reads, or as CSV (pieces of operators alone)."""
     from tvm_codl.records.exchange import export_file, opened

@@ -12,9 +12,13 @@ import numpy as np
 
 from tvm_codl.cli.options import ShapeType, json_option, load, measuring_options, named_plan, phone_options
 from tvm_codl.cli.output import print_json, talk, write_timeline
-from tvm_codl.errors import UserError
+from tvm_codl.cli.output_file import OUTPUT_FILE
+from tvm_codl.errors import UsageError, UserError
+from tvm_codl.report.statistics import Statistics
 
 FILE = click.Path(dir_okay=False, path_type=Path)
+#: Parameters that say how a MODEL becomes a library; a library has all that in it.
+OF_A_MODEL = frozenset(("shape", "budget", "records", "tuning_records", "given"))
 
 
 @click.command()
@@ -28,10 +32,10 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("-i", "--inputs", type=FILE, help="An .npz file with one array for each input.")
 @click.option("--fill-mode", type=click.Choice(["random", "zeros", "ones"]), default="random", show_default=True,
               help="What the inputs hold where --inputs names no file.")  # fmt: skip
-@click.option("-o", "--outputs", type=FILE, help="Write the outputs to this .npz file.")
+@click.option("-o", "--outputs", type=OUTPUT_FILE, help="Write the outputs to this .npz file.")
 @click.option("--repeat", type=click.IntRange(0), default=0, help="Also time this many samples.")
 @click.option("--number", type=click.IntRange(1), default=1, show_default=True, help="Runs in each sample.")
-@click.option("--timeline", type=FILE, help="Write one run's timeline to this file, for Perfetto.")
+@click.option("--timeline", type=OUTPUT_FILE, help="Write one run's timeline to this file, for Perfetto.")
 @json_option
 def command(
     source: str, shape: Any, reach: Any, budget: float, records: Path | None, tuning_records: Path | None, given: str,
@@ -40,9 +44,11 @@ def command(
 ) -> None:  # fmt: skip
     """Run a library (.so) or a MODEL (an ONNX file or zoo:NAME) on a phone and print what came out."""
     library = Path(source) if source.endswith(".so") else None
+    if library:
+        _check_usage(source)
     model = None if library else load(source, shape)
     given_inputs = _read(inputs) if inputs else None
-    from tvm_codl.report.statistics import Statistics
+    from tvm_codl.measure.choices import check_settings
     from tvm_codl.targets import toolchain
     from tvm_codl.workflow import library_for, make_plan, open_library, prepare
 
@@ -54,6 +60,7 @@ def command(
             plan = plan or make_plan(
                 prepared, phone, budget_s=budget, log=talk, records=records, tuning_records=tuning_records
             )
+            check_settings(plan.settings, phone.profile)
             library = library_for(prepared, plan, toolchain(phone.profile, tuning_records), talk)
         module = open_library(library, phone)
         ports = [(port.name, port.shape, port.dtype) for port in module.inputs]
@@ -61,15 +68,38 @@ def command(
         results = dict(zip((port.name for port in module.outputs), module.run(values), strict=True))
         times = Statistics.of(module.benchmark(number, repeat)) if repeat else None
         plans = _plans(module) if module.about.plans else None
-        if timeline is not None:
-            write_timeline(timeline, module.timeline(), source)
-    if outputs is not None:
-        np.savez(outputs, allow_pickle=False, **results)
-        talk(f"outputs: {outputs}")
+        events = module.timeline() if timeline is not None else None
     summary = [_summary(name, value) for name, value in results.items()]
     if as_json:
         print_json({"outputs": summary, "ms": times, **({"adaptation": plans} if plans else {})})
-        return
+    else:
+        _print(summary, times, plans)
+    if outputs is not None:
+        np.savez(outputs, allow_pickle=False, **results)
+        talk(f"outputs: {outputs}")
+    if timeline is not None:
+        write_timeline(timeline, events, source)
+
+
+def _check_usage(library: str) -> None:
+    """Raises :class:`UsageError` for options that would have no say in how a library runs."""
+    context = click.get_current_context()
+    named = [
+        max(parameter.opts, key=len)
+        for parameter in context.command.params
+        if parameter.name in OF_A_MODEL
+        and context.get_parameter_source(parameter.name) == click.core.ParameterSource.COMMANDLINE
+    ]
+    if named:
+        options = ", ".join(sorted(named))
+        raise UsageError(
+            f"{options}: for a MODEL alone, and {library} is a library",
+            "a library has its plan, shapes and kernels in it",
+            f"leave {'it' if len(named) == 1 else 'them'} out, or build another library: tvm-codl build MODEL --help",
+        )
+
+
+def _print(summary: list[dict[str, Any]], times: Statistics | None, plans: dict[str, Any] | None) -> None:
     for line in summary:
         click.echo("{name}: {dtype}{shape}, min {min:.6g}, mean {mean:.6g}, max {max:.6g}".format(**line))
     if times is not None:

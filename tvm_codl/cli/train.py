@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from tvm_codl.cli.options import FILE, ShapeType, chosen_records_options, json_option, load
+from tvm_codl.cli.options import ShapeType, chosen_records_options, json_option, load
 from tvm_codl.cli.output import print_json, talk
+from tvm_codl.cli.output_file import OUTPUT_FILE
 
 
 @click.command()
@@ -17,7 +18,7 @@ from tvm_codl.cli.output import print_json, talk
     "--shape", type=ShapeType(), multiple=True, help="Shape of an input that is dynamic in a file: x:[1,3,320,320]."
 )
 @chosen_records_options
-@click.option("-o", "--output", type=FILE, required=True, help="Write the model to this file.")
+@click.option("-o", "--output", type=OUTPUT_FILE, required=True, help="Write the model to this file.")
 @click.option("--no-check", is_flag=True, help="Do not hold shapes out to find the model's own error.")
 @json_option
 def command(

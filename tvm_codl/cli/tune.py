@@ -9,6 +9,7 @@ import click
 
 from tvm_codl.cli.options import FILE, json_option, load, model_options, named_plan, phone_options, records_option
 from tvm_codl.cli.output import print_json, print_table, talk
+from tvm_codl.cli.output_file import OUTPUT_FILE
 
 
 @click.command()
@@ -28,7 +29,7 @@ from tvm_codl.cli.output import print_json, print_table, talk
 @click.option("--plan", "given", default="", metavar="PLAN", help="Tune the pieces that this plan uses, longest first.")
 @records_option
 @click.option("--tuning-records", type=FILE, help="AutoTVM records to start from, beside the shipped ones.")
-@click.option("-o", "--output", type=FILE, help="AutoTVM records of the best.  [default: MODEL's name, .log]")
+@click.option("-o", "--output", type=OUTPUT_FILE, help="AutoTVM records of the best.  [default: MODEL's name, .log]")
 @json_option
 def command(
     source: str, shape: Any, reach: Any, processor: str, trials: int, early_stopping: int, tuner: str, minutes: float,
@@ -46,9 +47,10 @@ def command(
 
     prepared = prepare(model)
     plan = named_plan(given, prepared) if given else None
+    output = output or OUTPUT_FILE.convert(f"{prepared.name}.log", None, click.get_current_context())
     with reach() as phone:
         report = tune_kernels(
-            prepared, phone, output or Path(f"{prepared.name}.log"), plan=plan,
+            prepared, phone, output, plan=plan,
             processors=("cpu", "gpu") if processor == "both" else (processor,),
             trials=trials, early_stopping=early_stopping, tuner=tuner, minutes=minutes, records=records,
             tuning_records=tuning_records, log=talk,

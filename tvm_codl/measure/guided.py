@@ -23,7 +23,7 @@ from tvm_codl.errors import UsageError
 from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.graph.split import Axis
 from tvm_codl.measure.budget import Budget, Purse
-from tvm_codl.measure.probe import Probe, split_probes, whole_probes
+from tvm_codl.measure.probe import Probe, failed_probes, split_probes, whole_probes
 from tvm_codl.measure.worth import worth
 from tvm_codl.plan.candidates import Candidate, Predictor, candidates
 from tvm_codl.plan.plan import Placement, Plan
@@ -49,10 +49,10 @@ STANDS_GAIN = 0.002
 
 class Meter(Protocol):
     """What is asked of a measuring session: a record of each probe, failed ones too.  ``predicted_ms`` bounds how long one
-    may take on the phone."""
+    may take on the phone.  What failed before is measured only with ``retry_failed``."""
 
     def measure(
-        self, probes: Sequence[Probe], predicted_ms: Sequence[float | None] | None = None
+        self, probes: Sequence[Probe], predicted_ms: Sequence[float | None] | None = None, *, retry_failed: bool = False
     ) -> Sequence[Record]: ...
 
 
@@ -97,10 +97,12 @@ def guide(
     name: str = "",
     device: str = "",
     log: Log = lambda _: None,
+    retry_failed: bool = False,
 ) -> Guided:
     """Measures within ``budget`` and returns the plan that the measurements end in.  ``known`` are the records of this
     device and build that there are already, of whatever network; ``fit`` makes a cost model of records and knows
-    the device that they are of.
+    the device that they are of.  With ``retry_failed`` what failed of this network is measured again after the whole
+    operators; what the budget does not allow stays failed.
 
     A number of measurements is kept exactly.  A budget of time always measures the whole operators and
     ``FEWEST_PIECES`` pieces, and ends at the first round after it.  Raises :class:`UsageError` for a budget of fewer
@@ -108,6 +110,8 @@ def guide(
     """
     loop = _Loop(graph, axes, meter, Purse(budget), {(r.workload, r.processor): r for r in known}, log)
     loop.operators()
+    if retry_failed:
+        loop.failures()
     rounds: list[Round] = []
     plan, unmoved = None, 0
     while True:
@@ -142,22 +146,35 @@ class _Loop:
     ) -> None:
         self.graph, self.axes, self.meter, self.purse, self.known, self.log = graph, axes, meter, purse, known, log
         self._pieces = 0
+        self._taken: set[Key] = set()
 
-    def take(self, probes: Sequence[Probe], predicted_ms: Sequence[float] | None = None) -> None:
-        """Measures ``probes``, none of which is known."""
+    def take(
+        self, probes: Sequence[Probe], predicted_ms: Sequence[float] | None = None, retry_failed: bool = False
+    ) -> None:
+        """Measures ``probes``, none of which is known, but as a failure with ``retry_failed``."""
         if not probes:
             return
         before = time.monotonic()
-        for record in self.meter.measure(probes, predicted_ms):
+        for record in self.meter.measure(probes, predicted_ms, retry_failed=retry_failed):
             self.known[record.workload, record.processor] = record
         self.purse.spend(len(probes), time.monotonic() - before)
         self._pieces += sum(bool(probe.axis) for probe in probes)
+        self._taken.update((probe.key, probe.processor) for probe in probes)
 
     def round_size(self) -> int:
         left = self.purse.left
         if self.purse.budget.measurements == math.inf:
             left = max(left, FEWEST_PIECES - self._pieces)
         return min(left, LARGEST_ROUND, max(SMALLEST_ROUND, left // 3))
+
+    def failures(self) -> None:
+        """What failed before this run, again, as far as the budget goes."""
+        probes = [p for p in failed_probes(self.graph, self.known.values()) if (p.key, p.processor) not in self._taken]
+        while probes and (size := self.round_size()):
+            self.take(probes[:size], retry_failed=True)
+            del probes[:size]
+        if probes:
+            self.log(f"{len(probes)} pieces that failed before are not tried again: the budget is over")
 
     def operators(self) -> None:
         """The whole operators, the most work first where the budget has not enough for all."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.graph.split import Axis
+from tvm_codl.graph.opgraph import Operator, OpGraph
+from tvm_codl.graph.split import Axis, NoSplit
 from tvm_codl.plan.plan import Placement
-from tvm_codl.records.record import Processor
+from tvm_codl.records.record import Processor, Record
 from tvm_codl.records.workload import Workload
 
 
@@ -50,4 +51,24 @@ def split_probes(
         for processor, (lo, hi) in zip(("cpu", "gpu"), parts, strict=True):
             key = Workload.of(operators[id], graph, placement.axis, lo, hi).key
             found.setdefault((key, processor), Probe(id, processor, key, placement.axis, lo, hi))  # type: ignore[arg-type]
+    return list(found.values())
+
+
+def failed_probes(graph: OpGraph, records: Iterable[Record]) -> list[Probe]:
+    """What failed of a network, by ``records`` of whatever network; a piece that no split rule makes any more is left
+    out."""
+    heads: dict[str, Operator] = {}  # a piece's key begins as its operator's
+    for operator in graph.operators:
+        key = Workload.of(operator, graph).key
+        heads.setdefault(key[: key.rindex('"cut":')], operator)
+    found: dict[tuple[str, Processor], Probe] = {}
+    for record in records:
+        head = record.workload.rpartition('"cut":')[0]
+        if record.ok or head not in heads:
+            continue
+        operator, piece = heads[head], record.piece
+        with contextlib.suppress(NoSplit):
+            if Workload.of(operator, graph, piece.axis, piece.lo, piece.hi).key == record.workload:
+                probe = Probe(operator.id, record.processor, record.workload, piece.axis, piece.lo, piece.hi)
+                found.setdefault((probe.key, probe.processor), probe)
     return list(found.values())

@@ -7,6 +7,7 @@ branches run side by side; from the plan of the smallest sum, the replay is then
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -78,7 +79,7 @@ def find(
         if not any(np.isfinite(candidate.ms) for candidate in candidates[operator.id]):
             raise UserError(
                 f"operator {operator.id} ({operator.name}) runs on neither processor",
-                next="tvm-codl doctor, and the device's records of this operator, say why",
+                next=_errors_of(operator, device),
             )
     costs = tables(graph, candidates, sharing, axes)
     weighed = objective.weighed(graph, candidates, sharing, costs) if objective else costs
@@ -108,6 +109,15 @@ def find(
     else:
         plan = msgspec.structs.replace(plan, searched_ms=_round(total), bound_ms=_round(bound))
     return Found(plan, total, best.exact, bound, uniform["cpu"], uniform["gpu"])
+
+
+def _errors_of(operator: Operator, device: str) -> str:
+    """The command that shows why an operator does not run, and the one that tries it again."""
+    phone = f" --device {shlex.quote(device)}" if device else ""
+    return (
+        f"tvm-codl records export --format csv --mode alone --kind {shlex.quote(operator.kind)}{phone} shows why; "
+        "tvm-codl measure MODEL --retry-failed tries again"
+    )
 
 
 def _operators(

@@ -83,7 +83,9 @@ def export_file(
             os.replace(partial, path)
             return amount
     except OSError as error:
-        raise UserError(f"{path} cannot be written", str(error)) from error
+        raise UserError(
+            f"{path} cannot be written", str(error), "tvm-codl records export -o FILE, in a folder that can be written"
+        ) from error
 
 
 def import_file(store: RecordStore, path: Path, format: Format | None = None, skip_bad: bool = False) -> Imported:
@@ -167,9 +169,17 @@ def _entries(path: Path, format: Format) -> Iterator[tuple[int, Entry]]:
             else:
                 yield from _autotvm_entries(file)
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read", str(error)) from error
+        raise UserError(
+            f"{path} cannot be read",
+            str(error),
+            "name a text file of AutoTVM's lines or CSV, or merge a store: tvm-codl records merge STORE --into STORE",
+        ) from error
     except ValueError as error:
-        raise UserError(f"{path}:1 is no header of a table of records", str(error)) from error
+        raise UserError(
+            f"{path}:1 is no header of a table of records",
+            str(error),
+            "--format autotvm if it holds AutoTVM's lines; tvm-codl records export --format csv shows the header",
+        ) from error
 
 
 def _autotvm_entries(lines: Iterator[str]) -> Iterator[tuple[int, Entry]]:

@@ -54,7 +54,11 @@ class RecordStore:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None)
         except (OSError, sqlite3.DatabaseError) as error:
-            raise UserError(f"{self.path} cannot be opened as a record store", str(error)) from error
+            raise UserError(
+                f"{self.path} cannot be opened as a record store",
+                str(error),
+                "give a file that can be written: --records FILE",
+            ) from error
         try:
             self._prepare()
         except sqlite3.DatabaseError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -64,6 +65,50 @@ def test_missing_tvm_sends_to_the_doctor(
     monkeypatch.setattr(cli, "get_command", lambda ctx, name: fail)
     assert run(["plan"]) == 1
     assert "tvm-codl doctor" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            FileNotFoundError(errno.ENOENT, "No such file or directory", "a b/plan.json"),
+            "a b/plan.json cannot be used\n  evidence: FileNotFoundError: No such file or directory\n"
+            "  next: ls -ld 'a b' 'a b/plan.json'\n",
+        ),
+        (
+            OSError(errno.EXDEV, "Invalid cross-device link", b"from", None, b"to"),
+            "to cannot be used\n  evidence: OSError: Invalid cross-device link\n  next: ls -ld . to\n",
+        ),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "a file cannot be written\n  evidence: OSError: No space left on device\n  next: df -h\n",
+        ),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "out/plan.json"),
+            "out/plan.json cannot be written\n  evidence: OSError: No space left on device\n  next: df -h out\n",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_the_users_error(
+    error: OSError, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "get_command", lambda ctx, name: fail)
+    assert run(["plan"]) == 1
+    assert capsys.readouterr() == ("", f"error: {told}")
+
+
+def test_an_error_that_names_no_file_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def fail() -> None:
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+    monkeypatch.setattr(cli, "get_command", lambda ctx, name: fail)
+    with pytest.raises(ConnectionRefusedError):
+        run(["plan"])
 
 
 def test_a_defect_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

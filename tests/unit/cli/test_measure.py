@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tvm_codl.cli.main import run
+from tvm_codl.plan.files import load_plan
+from tvm_codl.plan.plan import Plan
 
 
 @pytest.mark.parametrize(
@@ -24,3 +32,56 @@ def test_what_cannot_be_meant_is_a_usage_error(
     out, err = capsys.readouterr()
     assert out == "" and words in err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture()
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the command asks for; no phone is measured, and the plan is empty."""
+    calls: list[dict[str, Any]] = []
+
+    def network(prepared: Any, phone: Any, **options: Any) -> SimpleNamespace:
+        calls.append({"phone": phone, "grid": False, **options})
+        return SimpleNamespace(plan=Plan("net", "phone", ()), measured=3, rounds=(), why="stands")
+
+    def grid(prepared: Any, phone: Any, **options: Any) -> list[Any]:
+        calls.append({"phone": phone, "grid": True, **options})
+        return []
+
+    workflow, reach = import_module("tvm_codl.workflow"), import_module("tvm_codl.device.reach")
+    monkeypatch.setattr(import_module("tvm_codl.cli.measure"), "load", lambda source, shape: source)
+    monkeypatch.setattr(workflow, "prepare", lambda model: SimpleNamespace(name="net"))
+    monkeypatch.setattr(workflow, "measure_network", network)
+    monkeypatch.setattr(workflow, "measure_grid", grid)
+    monkeypatch.setattr(reach, "connect", lambda place, timeout_s: contextlib.nullcontext("a phone"))
+    return calls
+
+
+@pytest.mark.parametrize("grid", [[], ["--grid"]])
+def test_what_failed_is_tried_again_when_asked(grid: list[str], asked: list[dict[str, Any]]) -> None:
+    assert run(["measure", "zoo:small", *grid]) == 0
+    assert run(["measure", "zoo:small", *grid, "--retry-failed"]) == 0
+    assert [(one["phone"], one["grid"], one["retry_failed"]) for one in asked] == [
+        ("a phone", bool(grid), False),
+        ("a phone", bool(grid), True),
+    ]
+
+
+def test_the_result_is_printed_also_where_the_plan_cannot_be_written(
+    asked: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plans" / "plan.json"
+    path.parent.mkdir()
+    assert run(["measure", "zoo:small", "-o", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["measured"] == 3 and load_plan(path).model == "net"
+
+    @contextlib.contextmanager
+    def meanwhile(place: Any, timeout_s: float) -> Iterator[str]:
+        path.unlink()
+        path.parent.rmdir()
+        yield "a phone"
+
+    monkeypatch.setattr(import_module("tvm_codl.device.reach"), "connect", meanwhile)
+    assert run(["measure", "zoo:small", "-o", str(path), "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out)["measured"] == 3
+    assert f"error: {path} cannot be used" in err and "  next: ls -ld" in err

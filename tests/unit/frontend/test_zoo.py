@@ -40,6 +40,14 @@ def test_files_are_written_once_and_whole(tmp_path: Path, monkeypatch: pytest.Mo
     assert [p.name for p in (tmp_path / "zoo").iterdir()] == ["x-1.onnx"]
 
 
+@pytest.mark.parametrize(("name", "like"), [("resnet", "resnet"), ("mobilenetv2", "mobilenet_v2"), ("", "")])
+def test_a_name_that_nothing_has_is_answered_with_one_that_is_like_it(name: str, like: str) -> None:
+    with pytest.raises(UserError, match="the zoo has no model") as raised:
+        zoo.entry(name)
+    proposed = raised.value.next.rpartition("zoo:")[2]
+    assert proposed.startswith(like) and zoo.entry(proposed).name == proposed
+
+
 #: Written in seconds, and no more than a few dozen megabytes.
 LIGHT = {"resnet18", "mobilenet_v1", "mobilenet_v2", "squeezenet", "ppocr_det", "ppocr_cls", "ppocr_rec", "small"}
 

@@ -14,25 +14,32 @@ from tvm_codl.records.workload import Workload
 
 class NullMeter:
     """Keeps every record in ``store``, as a session does, before the next one is measured; ``before`` is called with the
-    number of measurements so far."""
+    number of measurements so far.  The (key, processor) in ``bad`` fail."""
 
     def __init__(self, graph: OpGraph, store: RecordStore, before: Callable[[int], None] = lambda count: None) -> None:
         self.graph, self.store, self.before = graph, store, before
+        self.bad: set[tuple[str, str]] = set()
         self.batches: list[list[Probe]] = []
+        self.retried: list[Probe] = []
 
     @property
     def taken(self) -> list[Probe]:
         return [probe for batch in self.batches for probe in batch]
 
-    def measure(self, probes: Sequence[Probe], predicted_ms: Sequence[float | None] | None = None) -> list[Record]:
+    def measure(
+        self, probes: Sequence[Probe], predicted_ms: Sequence[float | None] | None = None, *, retry_failed: bool = False
+    ) -> list[Record]:
         self.batches.append([])
+        self.retried += probes if retry_failed else []
         records = []
         for probe in probes:
             self.before(len(self.taken))
             workload = Workload.from_key(probe.key)
             ms = latency(workload, probe.processor)
             piece = Piece(workload.kind, probe.axis, probe.lo, probe.hi)
-            records.append(Record(probe.key, piece, probe.processor, "null device", "b", (ms,), 0.0))
+            fails = (probe.key, probe.processor) in self.bad
+            times, error = ((), "it fails") if fails else ((ms,), "")
+            records.append(Record(probe.key, piece, probe.processor, "null device", "b", times, 0.0, error=error))
             self.store.add(records[-1:])
             self.batches[-1].append(probe)
         return records

@@ -19,7 +19,7 @@ from tvm_codl.graph.split import axes as axes_of
 from tvm_codl.measure import guided as module
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.guided import Guided, grid_placements, grid_probes, guide, predicted
-from tvm_codl.measure.probe import whole_probes
+from tvm_codl.measure.probe import Probe, whole_probes
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.search import search
 from tvm_codl.records.record import Processor
@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> Iterator[RecordStore]:
         yield opened
 
 
-def guided(meter: NullMeter, budget: Budget, lines: list[str] | None = None) -> Guided:
+def guided(meter: NullMeter, budget: Budget, lines: list[str] | None = None, retry_failed: bool = False) -> Guided:
     return guide(
         meter.graph,
         AXES,
@@ -47,6 +47,7 @@ def guided(meter: NullMeter, budget: Budget, lines: list[str] | None = None) -> 
         fit=lambda records: CostModel.fit(samples_of(records)),
         known=list(meter.store),
         log=(lines if lines is not None else []).append,
+        retry_failed=retry_failed,
     )
 
 
@@ -183,6 +184,46 @@ def test_a_trifle_is_not_measured_on_the_gpu_to_begin_with(store: RecordStore) -
     trifles = {key for key, ms in times.items() if ms < module.WORTH_MEASURING * sum(times.values())}
     first = {p.key for p in meter.batches[1]}
     assert first == times.keys() - trifles
+
+
+@pytest.fixture()
+def failed(store: RecordStore) -> list[Probe]:
+    """The costliest operators, which failed on the GPU in an earlier run."""
+    probes = [probe for probe in whole_probes(GRAPH) if probe.processor == "gpu"]
+    probes.sort(key=lambda probe: -latency(Workload.from_key(probe.key), "cpu"))
+    meter = NullMeter(GRAPH, store)
+    meter.bad = {(probe.key, probe.processor) for probe in probes[:3]}
+    guided(meter, Budget(measurements=22))
+    assert {(r.workload, r.processor) for r in store if not r.ok} == meter.bad
+    return probes[:3]
+
+
+def test_what_failed_is_tried_again_only_when_asked(store: RecordStore, failed: list[Probe]) -> None:
+    meter = NullMeter(GRAPH, store)
+    guided(meter, Budget(measurements=8))
+    assert not meter.retried and not {p.key for p in failed} & {p.key for p in meter.taken if p.processor == "gpu"}
+    meter = NullMeter(GRAPH, store)
+    found = guided(meter, Budget(measurements=8), retry_failed=True)
+    assert sorted(p.key for p in meter.retried) == sorted(p.key for p in failed)
+    assert found.measured == len(meter.taken) <= 8
+    newest = {(r.workload, r.processor): r for r in store}
+    assert all(newest[p.key, p.processor].ok for p in failed)
+    meter = NullMeter(GRAPH, store)
+    guided(meter, Budget(measurements=8), retry_failed=True)
+    assert not meter.retried, "nothing fails any more"
+
+
+def test_what_fails_again_is_tried_once_and_what_the_budget_leaves_stays_failed(
+    store: RecordStore, failed: list[Probe]
+) -> None:
+    meter, lines = NullMeter(GRAPH, store), list[str]()
+    meter.bad = {(p.key, p.processor) for p in failed}
+    found = guided(meter, Budget(measurements=2), lines, retry_failed=True)
+    assert len(meter.retried) == len(meter.taken) == 2
+    assert lines[0] == "1 pieces that failed before are not tried again: the budget is over"
+    lines_of = zip(GRAPH.operators, found.plan.operators, strict=True)
+    placed = {Workload.of(operator, GRAPH).key: line.placement.on for operator, line in lines_of}
+    assert {placed[probe.key] for probe in failed} == {"cpu"}
 
 
 def test_the_grid_is_every_axis_in_tenths() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tests.unit.plan.networks import Network
+from tests.unit.plan.networks import Network, convolutions
 from tvm_codl.graph.split import axes
-from tvm_codl.measure.probe import split_probes, whole_probes
+from tvm_codl.measure.probe import Probe, failed_probes, split_probes, whole_probes
 from tvm_codl.plan.plan import Placement
+from tvm_codl.records.record import Piece, Record
 
 
 def three_equal_and_one_other() -> Network:
@@ -54,3 +55,23 @@ def test_cuts_and_axes_differ_and_whole_placements_have_no_pieces() -> None:
         ("channels", 0, 4),
     }
     assert split_probes(graph, legal, wanted[:2]) == []
+
+
+def recorded(probe: Probe, times_ms: tuple[float, ...]) -> Record:
+    piece = Piece("conv2d", probe.axis, probe.lo, probe.hi)
+    return Record(probe.key, piece, probe.processor, "phone", "b", times_ms, 0.0)
+
+
+def test_what_failed_of_a_network_is_found_by_its_records() -> None:
+    graph = three_equal_and_one_other().graph()
+    legal = {o.id: axes(o, graph) for o in graph.operators}
+    whole = whole_probes(graph)
+    pieces = split_probes(graph, legal, [(3, Placement("split", "height", 5))])
+    foreign = whole_probes(convolutions(1, size=40))
+    records = [recorded(probe, ()) for probe in (whole[1], *pieces, *foreign, whole[1])]
+    records += [recorded(whole[0], (1.0,)), recorded(whole[2], (1.0,))]
+    changed = pieces[0].key.replace('"hi":5', '"hi":500')
+    assert changed != pieces[0].key
+    records.append(Record(changed, Piece("conv2d", "height", 0, 500), "cpu", "phone", "b", (), 0.0))
+    records.append(Record("no key", Piece("conv2d"), "cpu", "phone", "b", (), 0.0))
+    assert failed_probes(graph, records) == [whole[1], *pieces]

@@ -92,8 +92,11 @@ def test_a_processor_that_cannot_run_an_operator_is_avoided() -> None:
     assert "the cpu does not run it" in plan.operators[1].reason
     assert parse_plan(plan_json(plan)) == plan
     options[0] = tuple(replace(c, cpu_ms=np.inf, gpu_ms=np.inf) for c in options[0])
-    with pytest.raises(UserError, match=r"operator 0 .* neither processor"):
-        search(graph, options, FREE, legal(graph))
+    with pytest.raises(UserError, match=r"operator 0 .* neither processor") as raised:
+        search(graph, options, FREE, legal(graph), "net", "a phone")
+    kind = graph.operators[0].kind
+    assert f"tvm-codl records export --format csv --mode alone --kind {kind} --device 'a phone'" in raised.value.next
+    assert "--retry-failed" in raised.value.next
 
 
 def test_without_room_for_tables_the_gap_is_stated_and_one_processor_is_never_beaten() -> None:

@@ -121,14 +121,16 @@ def test_a_bad_line_stops_the_import_or_is_skipped_and_reported(tmp_path: Path, 
 def test_a_file_that_cannot_be_read_is_a_kind_error(tmp_path: Path, name: str) -> None:
     (tmp_path / "binary.log").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "empty.csv").touch()
-    with RecordStore(tmp_path / "a.db") as store, pytest.raises(UserError, match=name):
+    with RecordStore(tmp_path / "a.db") as store, pytest.raises(UserError, match=name) as raised:
         import_file(store, tmp_path / name)
+    assert ("tvm-codl records export --format csv" if name == "empty.csv" else "records merge") in raised.value.next
 
 
 def test_an_export_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     fill(tmp_path / "a.db")
-    with opened(tmp_path / "a.db") as store, pytest.raises(UserError, match="cannot be written"):
+    with opened(tmp_path / "a.db") as store, pytest.raises(UserError, match="cannot be written") as raised:
         export_file(store, tmp_path / "none" / "out.log")
+    assert "tvm-codl records export -o FILE" in raised.value.next
     (tmp_path / "taken").mkdir()
     with opened(tmp_path / "a.db") as store, pytest.raises(UserError, match="cannot be written"):
         export_file(store, tmp_path / "taken")

@@ -241,6 +241,14 @@ def test_a_file_that_is_no_store_is_refused(tmp_path: Path, content: bytes) -> N
     assert path.read_bytes() == content
 
 
+def test_a_store_that_cannot_be_opened_is_the_users_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file" / "records.db", tmp_path):
+        with pytest.raises(UserError, match="cannot be opened as a record store") as raised:
+            RecordStore(path)
+        assert "--records FILE" in raised.value.next
+
+
 def test_a_store_of_another_version_or_program_is_refused(tmp_path: Path) -> None:
     for name, statement in (("later", f"PRAGMA user_version={SCHEMA_VERSION + 1}"), ("foreign", "CREATE TABLE t (x)")):
         connection = sqlite3.connect(tmp_path / name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.zoo import (
     alexnet,
@@ -50,4 +52,5 @@ def entry(name: str) -> ZooEntry:
         if known.name == name:
             return known
     names = ", ".join(f"zoo:{known.name}" for known in ENTRIES)
-    raise UserError(f"the zoo has no model {name!r}", f"it has {names}", "")
+    close = difflib.get_close_matches(name, [known.name for known in ENTRIES], 1, 0.0)
+    raise UserError(f"the zoo has no model {name!r}", f"it has {names}", f"name one of these, e.g. zoo:{close[0]}")

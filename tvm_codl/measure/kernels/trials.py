@@ -20,6 +20,12 @@ from tvm_codl.schedule.transfer import plain
 #: Failures that say nothing of the candidate if it is tried again.
 PASSING = (MeasureErrorNo.RUNTIME_DEVICE, MeasureErrorNo.UNKNOWN_ERROR)
 
+#: What helps where a trial of the store is none: its rows are never changed.
+_LEFT_OUT = (
+    "tune with another store: --records FILE; to keep the rest, tvm-codl records export -o all.log, "
+    "remove the line there, tvm-codl records import all.log --records FILE"
+)
+
 Pair = tuple[MeasureInput, MeasureResult]
 Knobs = tuple[tuple[str, Any], ...]
 
@@ -37,11 +43,11 @@ class Trials:
         if store is not None:
             for record in store.kernels():
                 if record.device == device:
-                    self._remember(*_decoded(kernel_line(record), f"{store.path}"))
+                    self._remember(*_decoded(kernel_line(record), f"a trial in {store.path}", _LEFT_OUT))
         if log is not None and log.exists():
             for number, line in enumerate(_whole_lines(log), 1):
                 if line.strip() and not line.startswith("#"):
-                    self._remember(*_decoded(line, f"{log}:{number}"))
+                    self._remember(*_decoded(line, f"{log}:{number}", "remove the line, or give another file with -o"))
 
     def keep(self, one: MeasureInput, result: MeasureResult) -> None:
         """Called with each result as soon as it is there."""
@@ -117,14 +123,14 @@ def _whole_lines(path: Path) -> list[str]:
     return text.splitlines()
 
 
-def _decoded(line: str, place: str) -> Pair:
+def _decoded(line: str, place: str, next: str) -> Pair:
     try:
         found = autotvm.record.decode(line)
     except Exception as error:  # TVM's decoder raises whatever its parts do
-        words = f"{type(error).__name__}: {error}"
-        raise UserError(f"{place} is no tuning record", words, "remove the line, or give another file") from error
+        words = f"{type(error).__name__}: {error}; it begins {line[:80]!r}"
+        raise UserError(f"{place} is no tuning record", words, next) from error
     if found is None:
-        raise UserError(f"{place} was written by an AutoTVM that is too old", line[:80], "remove the line")
+        raise UserError(f"{place} was written by an AutoTVM that is too old", line[:80], next)
     one, result = found
     # Read from a file a task has no workload and no target yet.
     one.task.target = one.target
