@@ -31,6 +31,7 @@ from tvm_codl.measure.builders import build_all
 from tvm_codl.measure.choices import check_settings
 from tvm_codl.measure.session import open_remote
 from tvm_codl.plan.adaptive import StatePlan, adaptive_plans
+from tvm_codl.plan.candidates import PROCESSORS
 from tvm_codl.plan.contenders import Contender, contenders, origins, uniform
 from tvm_codl.plan.measured import calibrated, known_plans, record_of
 from tvm_codl.plan.plan import Plan
@@ -137,8 +138,13 @@ def second_look(
     seconds: float = SECONDS,
 ) -> Plan:
     """Builds some plans, runs them in turn on the phone with each processor alone beside them, and returns the fastest with
-    its ``measured_ms`` (:mod:`tvm_codl.second_look`).  The times of all go to the store ``records``."""
+    its ``measured_ms`` (:mod:`tvm_codl.second_look`).  The times of all go to the store ``records``.
+
+    A processor that does not run every operator is not tried alone."""
     singles = uniform(problem)
+    for on in PROCESSORS:
+        if on not in singles:
+            log(f"not tried on the {on} alone, which does not run every operator")
     log(f"a second look at {origins(found) or 'each processor alone'}")
     plans = {**singles, **{one.origin: one.plan for one in found}}
     paths = libraries_for(prepared, plans, tools, log)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tvm_codl.device.profile import DeviceProfile
-from tvm_codl.device.reach import CONNECT_S
+from tvm_codl.device.reach import CONNECT_S, watched
 from tvm_codl.device.shelf import Shelf
 from tvm_codl.device.spec import Tracker
 from tvm_codl.errors import CodlError, DeviceError
@@ -70,6 +70,10 @@ class Fleet:
     def profile(self) -> DeviceProfile:
         return self.phones[0].profile
 
+    def alive(self) -> bool:
+        """Whether there is a phone, and all of them answer."""
+        return bool(self.phones) and all(phone.alive() for phone in self.phones)
+
     def close(self) -> None:
         """Gives all phones back."""
         for phone in self.phones:
@@ -106,11 +110,13 @@ def connect_fleet(
 ) -> Iterator[Fleet]:
     """The phones that serve a key at a tracker, ``most`` at once: what :func:`~tvm_codl.device.reach.connect` is for one.
 
-    Raises :class:`DeviceError` where there is no tracker, and where none of the phones is free or answers.
+    Raises :class:`DeviceError` where there is no tracker, where none of the phones is free or answers, and where one goes
+    away while the caller's block asks it for something.
     """
     fleet = Fleet(Shelf(place, timeout_s), most, log)
     try:
-        yield fleet
+        with watched(f"tracker {place.host}:{place.port}, key {place.key}", fleet.alive):
+            yield fleet
     finally:
         fleet.close()
 
@@ -149,7 +155,11 @@ class _Run:
                     self.fleet._log(f"all phones are gone; waiting {self.settings.patience_s:g} s for one")
                     lonely_since = now
                 if now - lonely_since > self.settings.patience_s:
-                    raise DeviceError("all phones are gone", f"{len(self.slices)} parts are left", "") from None
+                    raise DeviceError(
+                        "all phones are gone",
+                        f"{len(self.slices)} parts are left; what was measured is kept",
+                        "start a phone (tvm-codl serve --tracker HOST:PORT --key KEY), then run this again: it goes on",
+                    ) from None
                 continue
             if isinstance(event, BaseException):
                 raise event

@@ -92,11 +92,8 @@ def adaptive_plans(problem: Problem, first: Plan, states: Sequence[PhoneState] =
         if not (state.cpu >= 1 and state.gpu >= 1 and min(state.wait_ms, state.end_ms) >= 0):
             raise UserError(f"the state {state.name} makes a processor faster", f"cpu {state.cpu}, gpu {state.gpu}")
         add(state.name, state.state, plan_for(problem, state))
-    if (
-        any(state.state == "cpu busy" for state in states)
-        and np.isfinite([problem.whole(operator.id)[1].ms for operator in problem.graph.operators]).all()
-    ):
-        add("gpu only", "cpu busy", uniform(problem)["gpu"])
+    if any(state.state == "cpu busy" for state in states) and (alone := uniform(problem).get("gpu")) is not None:
+        add("gpu only", "cpu busy", alone)
     return tuple(found)
 
 

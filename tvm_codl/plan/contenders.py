@@ -6,6 +6,7 @@ other planners and those that were fast before may be faster in truth.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -64,9 +65,16 @@ _SHARED = (
 
 
 def uniform(problem: Problem) -> dict[str, Plan]:
-    """The network on each processor alone, by ``cpu`` and ``gpu``, with the times that are predicted for it."""
+    """The network on each processor alone, by ``cpu`` and ``gpu``, with the times that are predicted for it.
+
+    A processor that does not run every operator is left out.
+    """
     wholes = [problem.whole(operator.id) for operator in problem.graph.operators]
-    return {on: problem.plan([pair[i] for pair in wholes], f"{on} only") for i, on in enumerate(("cpu", "gpu"))}
+    return {
+        on: problem.plan([pair[i] for pair in wholes], f"{on} only")
+        for i, on in enumerate(("cpu", "gpu"))
+        if all(math.isfinite(pair[i].ms) for pair in wholes)
+    }
 
 
 def contenders(
@@ -76,8 +84,8 @@ def contenders(
     the search with other costs, each by their prediction.
 
     ``known`` are plans of the network that were measured before, the fastest first: that one is always among them,
-    whatever is predicted for it.  All plans are priced by ``problem``; the list is empty where ``best`` is one processor
-    and nothing that shares comes within ``margin`` of it.
+    whatever is predicted for it.  All plans are priced by ``problem``, and those of which a part cannot run are left out;
+    the list is empty where ``best`` is one processor and nothing that shares comes within ``margin`` of it.
     """
     priced = {o.id: {c.placement: c for c in problem.options[o.id]} for o in problem.graph.operators}
     found = [Contender("the search", best)]
@@ -96,7 +104,9 @@ def contenders(
     near = [one for one in found[1:] + planners + others if one.plan.predicted_ms <= best.predicted_ms * (1 + margin)]
     chosen_: list[Contender] = []
     for one in [found[0], *first, *far, *near]:
-        if len(chosen_) < most and not single(one.plan) and all(apart(one.plan, other.plan) for other in chosen_):
+        if not one.plan.predicted_ms or single(one.plan):  # a plan says 0 of what is infinite
+            continue
+        if len(chosen_) < most and all(apart(one.plan, other.plan) for other in chosen_):
             chosen_.append(one)
     return chosen_
 

@@ -11,6 +11,8 @@ from tvm_codl.errors import UserError
 from tvm_codl.plan.plan import FORMAT, Placement, Plan, PlannedOperator
 from tvm_codl.plan.settings import Settings
 
+#: What helps against a file that is no plan, or no longer one.
+_ANEW = "mend it there, or make a plan: tvm-codl plan MODEL -o PLAN"
 _AT_BYTE = re.compile(r"\(byte (\d+)\)")
 
 
@@ -27,7 +29,11 @@ def load_plan(path: str | Path) -> Plan:
     try:
         text = Path(path).read_bytes()
     except OSError as error:
-        raise UserError(f"the plan {path} cannot be read", error.strerror or str(error)) from error
+        raise UserError(
+            f"the plan {path} cannot be read",
+            error.strerror or str(error),
+            "name cpu-only, gpu-only or a plan file; this makes one: tvm-codl plan MODEL -o PLAN",
+        ) from error
     return parse_plan(text, str(path))
 
 
@@ -38,7 +44,7 @@ def parse_plan(text: bytes | str, source: str = "plan") -> Plan:
         raw.decode("utf-8")
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{source} is no JSON", _line_of_byte(raw, str(error))) from error
+        raise UserError(f"{source} is no JSON", _line_of_byte(raw, str(error)), _ANEW) from error
     found = value.get("format", FORMAT) if isinstance(value, dict) else None
     if found is not None and found != FORMAT:
         raise UserError(
@@ -47,9 +53,11 @@ def parse_plan(text: bytes | str, source: str = "plan") -> Plan:
         )
     _known(value, Plan, source, "")
     try:
-        return msgspec.convert(value, Plan)
+        plan = msgspec.convert(value, Plan)
     except msgspec.ValidationError as error:
-        raise UserError(f"{source} is no plan", str(error)) from error
+        raise UserError(f"{source} is no plan", str(error), _ANEW) from error
+    # Whoever edits a plan may move its lines; what reads it takes them in the graph's order.
+    return msgspec.structs.replace(plan, operators=tuple(sorted(plan.operators, key=lambda line: line.operator)))
 
 
 def _known(value: object, kind: type[msgspec.Struct], source: str, where: str) -> None:
@@ -61,6 +69,7 @@ def _known(value: object, kind: type[msgspec.Struct], source: str, where: str) -
         raise UserError(
             f"{source} has an unknown field {unknown[0]!r}" + (f" in {where}" if where else ""),
             f"known fields: {', '.join(kind.__struct_fields__)}",
+            "correct or remove the field, then: tvm-codl plans verify MODEL PLAN",
         )
     if kind is Plan and isinstance(value.get("operators"), list):
         for index, operator in enumerate(value["operators"]):

@@ -61,8 +61,11 @@ def known_plans(records: Iterable[PlanRecord], problem: Problem) -> list[Plan]:
             verify_plan(Plan(problem.name, problem.device, bare), problem.graph, problem.axes)
         except (UserError, ValueError):  # of an older version's rules, or no plan at all
             continue
-        if settings.gpu_float == "float32":  # or it computes something else
-            found.append(msgspec.structs.replace(problem.placed(wanted, "measured before"), settings=settings))
+        if settings.gpu_float != "float32":  # it computes something else
+            continue
+        plan = problem.placed(wanted, "measured before")
+        if plan.predicted_ms:  # 0 stands for infinite: a part of it does not run any more
+            found.append(msgspec.structs.replace(plan, settings=settings))
     return found
 
 

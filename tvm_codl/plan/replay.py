@@ -68,6 +68,7 @@ class _List:
 def replay(steps: Sequence[Step], sharing: SharingCost) -> Times:
     """Runs the lists of a plan by its predicted times; operators are in the graph's order.
 
+    With a part that takes for ever, since it does not run there, the total is infinite.
     Raises :class:`ValueError` for parts that wait for each other, which those of a graph in order do not.
     """
     # A planner replays a hundred plans of a hundred operators: both lists' states are plain variables.
@@ -115,7 +116,8 @@ def replay(steps: Sequence[Step], sharing: SharingCost) -> Times:
                                 c_free += sharing.signal_ms
                             elif c_begin >= come:
                                 c_begin += sharing.signal_ms
-        # Both work, or one works until it is done or the other begins.
+        # Both work, or one works until it is done or the other begins.  What takes for ever is done at infinity, and what
+        # is left of it then is no number.
         c_works = c_ready and not (g_ready and g_begin < c_begin)
         g_works = g_ready and not (c_ready and c_begin < g_begin)
         if c_works and g_works:
@@ -135,7 +137,7 @@ def replay(steps: Sequence[Step], sharing: SharingCost) -> Times:
                 cpu.starts[c_index], c_new = now, False
             c_left -= (until - now) / c_slow
             c_begin = until
-            if c_left <= _NOTHING:
+            if not c_left > _NOTHING:
                 cpu.ends[c_index] = c_free = until
                 c_ready, c_at = False, c_at + 1
         if g_works:
@@ -143,7 +145,7 @@ def replay(steps: Sequence[Step], sharing: SharingCost) -> Times:
                 gpu.starts[g_index], g_new = now, False
             g_left -= (until - now) / g_slow
             g_begin = until
-            if g_left <= _NOTHING:
+            if not g_left > _NOTHING:
                 gpu.ends[g_index] = g_free = until
                 g_ready, g_at = False, g_at + 1
     unfinished = [index for index, _, _ in (*cpu_parts[c_at:], *gpu_parts[g_at:])]

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
+
+from msgspec.structs import replace
 
 from tvm_codl.errors import UserError
-from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.graph.split import Axis
-from tvm_codl.plan.plan import FORMAT, Plan, PlannedOperator
+from tvm_codl.graph.opgraph import Operator, OpGraph
+from tvm_codl.graph.split import Axis, NoSplit, piece
+from tvm_codl.plan.plan import FORMAT, Placement, Plan, PlannedOperator
 
 Axes = Mapping[int, Mapping[str, Axis]]
 
 _ANEW = "make a new one: tvm-codl plan MODEL -o plan.json"
 _EDIT = f"change its placement in the plan, or {_ANEW}"
+#: Cuts that are offered in place of one that cannot be made.
+_OFFERED = 6
 
 
 def verify_plan(plan: Plan, graph: OpGraph, axes: Axes) -> None:
@@ -23,7 +28,8 @@ def verify_plan(plan: Plan, graph: OpGraph, axes: Axes) -> None:
     """
     if plan.format != FORMAT:
         raise UserError(f"the plan has format {plan.format}, this version reads {FORMAT}", next=_ANEW)
-    names = {operator.id: operator.name for operator in graph.operators}
+    operators = {operator.id: operator for operator in graph.operators}
+    names = {id: operator.name for id, operator in operators.items()}
     seen: set[int] = set()
     for planned in plan.operators:
         if planned.operator not in names:
@@ -42,6 +48,8 @@ def verify_plan(plan: Plan, graph: OpGraph, axes: Axes) -> None:
             raise UserError(f"the plan places {_title(planned)} twice", next="leave one of the two entries")
         seen.add(planned.operator)
         _verify_placement(planned, axes.get(planned.operator, {}))
+        if planned.placement.on == "split":
+            _verify_pieces(planned, operators[planned.operator], graph, axes[planned.operator][planned.placement.axis])
     missing = [f"{id} ({names[id]})" for id in names if id not in seen]
     if missing:
         raise UserError(
@@ -99,6 +107,32 @@ def _verify_overlap(planned: PlannedOperator, axis: Axis) -> None:
             legal,
             _EDIT,
         )
+
+
+def _verify_pieces(planned: PlannedOperator, operator: Operator, graph: OpGraph, axis: Axis) -> None:
+    """Some cuts inside a legal axis are none, e.g. where a piece would read nothing but padding."""
+    placement = planned.placement
+    why = _no_split(placement, operator, graph, axis)
+    if why:
+        others = [replace(placement, at=at) for at in range(axis.granule, axis.extent, axis.granule)]
+        near = sorted(others, key=lambda one: (abs(one.at - placement.at), one.at))
+        cuts = list(islice((one.at for one in near if not _no_split(one, operator, graph, axis)), _OFFERED))
+        legal = "; ".join(["cpu", "gpu", *(f"split {axis.name} at {at}" for at in sorted(cuts))])
+        raise UserError(
+            f"{_title(planned)} cannot be split at {placement.at} of its {axis.name}: {why}",
+            f"legal placements, the nearest cuts among them: {legal}",
+            _EDIT,
+        )
+
+
+def _no_split(placement: Placement, operator: Operator, graph: OpGraph, axis: Axis) -> str:
+    """Why one of the two pieces cannot be made; empty where both can."""
+    try:
+        for lo, hi in placement.parts(axis.extent):
+            piece(operator, graph, axis.name, lo, hi)
+    except NoSplit as error:
+        return str(error) or "a piece of it cannot be made"
+    return ""
 
 
 def _choices(axis: Axis) -> str:

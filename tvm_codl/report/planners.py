@@ -57,7 +57,8 @@ class Planners(msgspec.Struct, frozen=True):
 
     @property
     def best_single_ms(self) -> float:
-        return min(self.median(name) for name in SINGLES)
+        """Of those that run the whole network."""
+        return min(self.median(name) for name in SINGLES if name in self.variants)
 
     @property
     def speedup(self) -> float:
@@ -79,7 +80,8 @@ class Planners(msgspec.Struct, frozen=True):
     @property
     def memory(self) -> float | None:
         """Our plan's memory over the better processor's; None where it is not known."""
-        ours, alone = (self.variants[name].memory_bytes for name in (OURS, min(SINGLES, key=self.median)))
+        better = min((name for name in SINGLES if name in self.variants), key=self.median)
+        ours, alone = (self.variants[name].memory_bytes for name in (OURS, better))
         return ours / alone if ours and alone else None
 
     @property
@@ -142,7 +144,7 @@ def markdown(results: Sequence[Planners]) -> str:
     for result in results:
         cells = [result.model]
         for name in names:
-            text = f"{_ms(result.median(name))}"
+            text = _ms(result.median(name)) if name in result.variants else ""
             if name == OURS:
                 text += f" ({_ms(result.variants[name].ms.p10)} to {_ms(result.variants[name].ms.p90)})"
             cells.append(text)

@@ -9,22 +9,31 @@ from tvm_codl.report.statistics import Statistics
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Times of one model from one interleaved run; ``ideal_ms`` is the sum over operators of 1/(1/cpu + 1/gpu)."""
+    """Times of one model from one interleaved run; ``ideal_ms`` is the sum over operators of 1/(1/cpu + 1/gpu).
+
+    A processor that does not run the whole model has no times."""
 
     model: str
-    cpu: Statistics
-    gpu: Statistics
+    cpu: Statistics | None
+    gpu: Statistics | None
     coexec: Statistics
     ideal_ms: float
 
     @property
-    def best_single_ms(self) -> float:
-        return min(self.cpu.median, self.gpu.median)
+    def best_single(self) -> str | None:
+        """``cpu`` or ``gpu``; None where neither runs the whole model."""
+        alone = {on: times.median for on, times in (("cpu", self.cpu), ("gpu", self.gpu)) if times is not None}
+        return min(alone, key=alone.__getitem__, default=None)
 
     @property
-    def speedup(self) -> float:
+    def best_single_ms(self) -> float | None:
+        return min((times.median for times in (self.cpu, self.gpu) if times is not None), default=None)
+
+    @property
+    def speedup(self) -> float | None:
         """The better single processor's median over co-execution's."""
-        return self.best_single_ms / self.coexec.median
+        best = self.best_single_ms
+        return None if best is None else best / self.coexec.median
 
     @property
     def efficiency(self) -> float:
@@ -34,7 +43,8 @@ class Comparison(msgspec.Struct, frozen=True):
     @property
     def winner(self) -> str:
         rows = {"CPU only": self.cpu, "GPU only": self.gpu, "co-execution": self.coexec}
-        return min(rows, key=lambda name: rows[name].median)
+        medians = {name: times.median for name, times in rows.items() if times is not None}
+        return min(medians, key=medians.__getitem__)
 
 
 def comparison_table(comparison: Comparison) -> Table:
@@ -44,15 +54,22 @@ def comparison_table(comparison: Comparison) -> Table:
         table.add_column(heading, justify="left" if not heading else "right", no_wrap=True)
     rows = (("CPU only", comparison.cpu), ("GPU only", comparison.gpu), ("co-execution", comparison.coexec))
     for name, times in rows:
+        if times is None:
+            table.add_row(name, "does not run", style="dim")
+            continue
         wins = name == comparison.winner
         table.add_row(
             f"{name} *" if wins else name,
             *(f"{value:.3f}" for value in (times.median, times.p10, times.p90)),
             str(times.n),
-            f"{comparison.best_single_ms / times.median:.2f}x",
+            _against(comparison, times.median),
             style="bold green" if wins else None,
         )
     ideal = comparison.ideal_ms
-    share = f"{comparison.best_single_ms / ideal:.2f}x" if ideal > 0 else ""
-    table.add_row("ideal", f"{ideal:.3f}", "", "", "", share, style="dim")
+    table.add_row("ideal", f"{ideal:.3f}", "", "", "", _against(comparison, ideal), style="dim")
     return table
+
+
+def _against(comparison: Comparison, ms: float) -> str:
+    best = comparison.best_single_ms
+    return f"{best / ms:.2f}x" if best is not None and ms > 0 else ""

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+import tvm
 
 from tests.unit.measure.null_phone import PROFILE, NullCompiler, NullPhone, network
+from tvm_codl.device.spec import Tracker
 from tvm_codl.errors import DeviceError
 from tvm_codl.measure import fleet as fleets
 from tvm_codl.measure import journal
-from tvm_codl.measure.fleet import Fleet
+from tvm_codl.measure.fleet import Fleet, connect_fleet
 from tvm_codl.measure.probe import whole_probes
 from tvm_codl.measure.session import Session
 from tvm_codl.measure.settings import Settings
@@ -146,8 +148,9 @@ def test_when_all_are_gone_for_good_it_says_so_and_keeps_what_is_finished(
 ) -> None:
     phone = NullPhone(lambda region: phone.die() if len(phone.timed) >= 2 else None, back=lambda: False)
     session = opened(store, Fleet(NullShelf(phone)))
-    with pytest.raises(DeviceError, match="all phones are gone"):
+    with pytest.raises(DeviceError, match="all phones are gone") as raised:
         session.measure(whole_probes(session.graph))
+    assert "tvm-codl serve --tracker" in raised.value.next
     finished = len(store)
     assert finished == 1  # each candidate is asked for twice: its first run, then its samples
     session = opened(store, Fleet(NullShelf(NullPhone())))
@@ -173,6 +176,25 @@ def test_a_phone_of_another_kind_is_not_mixed_in(store: RecordStore, compiler: N
     assert len(fleet.phones) == 1
     assert not stranger.alive()
     check(store, opened(store, fleet))
+
+
+def test_a_phone_that_goes_away_while_it_is_asked_for_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    phone = NullPhone()
+    monkeypatch.setattr(fleets, "Shelf", lambda place, timeout_s: NullShelf(phone))
+    with (
+        pytest.raises(DeviceError, match="tracker here:9190, key pixel went away") as error,
+        connect_fleet(Tracker("here", 9190, "pixel")) as fleet,
+    ):
+        fleet.die()
+    assert "Socket reset by peer" in str(error.value)
+    assert not fleet.alive()
+
+
+def test_an_error_that_no_phone_is_to_blame_for_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleets, "Shelf", lambda place, timeout_s: NullShelf(NullPhone(), NullPhone()))
+    with pytest.raises(tvm.error.TVMError, match="of ours"), connect_fleet(Tracker("here", 9190, "pixel")) as fleet:
+        assert fleet.alive() and len(fleet.phones) == 2
+        raise tvm.error.TVMError("of ours")
 
 
 def test_nobody_there() -> None:

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tests.unit.plan.networks import Network, convolutions
 from tests.unit.plan.test_candidates import ByFlops
@@ -13,8 +17,26 @@ from tvm_codl.plan.plan import Placement
 from tvm_codl.plan.problem import Problem, single
 from tvm_codl.plan.search import find
 from tvm_codl.plan.verify import verify_plan
+from tvm_codl.records.workload import Workload
 
 SHARING = SharingCost(0.02, 0.02, 0.0, 0.3, contention=Contention(Side(0.05), Side(0.1)))
+
+
+class Partial(ByFlops):
+    """A device of which each processor does not run operators with so many output channels, nor pieces of them."""
+
+    def __init__(self, **channels: int) -> None:
+        self.channels = channels
+
+    def predict(self, workloads: Sequence[Workload], processor: str) -> NDArray[np.float64]:
+        broken = [(w.whole or w).out_c == self.channels.get(processor) for w in workloads]
+        return np.where(broken, np.inf, super().predict(workloads, processor))
+
+
+def narrow_wide() -> OpGraph:
+    """Three convolutions of 32, 48 and 40 channels."""
+    network = Network(1, 24, 24, 32)
+    return network.graph(network.conv(network.conv(network.conv(0, 32), 48), 40))
 
 
 def found(given: Problem) -> tuple[Problem, list]:  # type: ignore[type-arg]
@@ -69,3 +91,28 @@ def test_where_sharing_is_hopeless_there_is_nothing_to_look_at() -> None:
     alone = uniform(given)
     assert alone["cpu"].predicted_ms < alone["gpu"].predicted_ms
     assert all(single(plan) for plan in alone.values())
+
+
+def test_a_processor_that_does_not_run_every_operator_is_no_plan_by_itself() -> None:
+    given, chosen = found(problem(narrow_wide(), Partial(gpu=48), SHARING))
+    assert list(uniform(given)) == ["cpu"]
+    assert chosen
+    for one in chosen:
+        assert one.plan.predicted_ms > 0
+        assert one.plan.operators[1].placement == Placement("cpu")
+
+
+def test_where_neither_processor_runs_all_there_are_contenders_alone() -> None:
+    given, chosen = found(problem(narrow_wide(), Partial(gpu=48, cpu=40), SHARING))
+    assert uniform(given) == {}
+    assert chosen
+    for one in chosen:
+        assert one.plan.predicted_ms > 0
+        assert [line.placement.on for line in one.plan.operators[1:]] == ["cpu", "gpu"]
+
+
+def test_a_plan_of_which_a_part_cannot_run_is_no_contender() -> None:
+    given, chosen = found(problem(narrow_wide(), Partial(gpu=48), SHARING))
+    halves = given.placed([Placement("split", "height", 12)] * 3, "by hand")
+    assert halves.predicted_ms == 0, "a plan's JSON has no infinity"
+    assert contenders(given, chosen[0].plan, [halves]) == chosen

@@ -25,7 +25,8 @@ times = st.floats(0, 1e6)
 operators = st.builds(
     PlannedOperator, st.integers(0, 500), st.text(), placements, times, times, times, times, st.integers(-1, 50)
 )
-plans = st.builds(Plan, st.text(), st.text(), st.lists(operators, max_size=5).map(tuple), times)
+lines = st.lists(operators, max_size=5).map(lambda found: tuple(sorted(found, key=lambda one: one.operator)))
+plans = st.builds(Plan, st.text(), st.text(), lines, times)
 
 
 @given(plans)
@@ -39,6 +40,12 @@ def test_a_file_is_laid_out_for_people_and_read_back(tmp_path: Path) -> None:
     text = (tmp_path / "plan.json").read_text()
     assert '"axis": "height"' in text and text.count("\n") > 5 and text.endswith("\n")
     assert load_plan(tmp_path / "plan.json") == plan
+
+
+def test_lines_that_were_moved_are_read_in_the_graphs_order() -> None:
+    lines = tuple(PlannedOperator(i, f"conv2d_{i}", Placement("gpu" if i % 3 else "cpu")) for i in range(12))
+    moved = (*lines[7:], *reversed(lines[:7]))
+    assert parse_plan(plan_json(Plan("net", "phone", moved))) == Plan("net", "phone", lines)
 
 
 def test_an_overlap_is_in_the_file_where_there_is_one() -> None:
@@ -85,11 +92,13 @@ def test_what_is_no_plan_is_refused_with_the_place(text: str | bytes, words: lis
         load_plan(path)
     for word in ["plan.json", *words]:
         assert word in str(error.value)
+    assert "tvm-codl plan" in error.value.next
 
 
 def test_a_missing_file_is_the_users_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"nothing\.json cannot be read"):
+    with pytest.raises(UserError, match=r"nothing\.json cannot be read") as error:
         load_plan(tmp_path / "nothing.json")
+    assert "tvm-codl plan MODEL -o PLAN" in error.value.next
 
 
 @given(st.binary(max_size=200))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tests.unit.plan.networks import convolutions
 from tests.unit.plan.test_comparators import problem
-from tests.unit.plan.test_contenders import SHARING
+from tests.unit.plan.test_contenders import SHARING, Partial, narrow_wide
 from tvm_codl.plan.comparators import one_ratio
 from tvm_codl.plan.contenders import placements, uniform
 from tvm_codl.plan.greedy import greedy_chains
@@ -60,6 +60,18 @@ def test_known_plans_are_this_networks_legal_and_the_fastest_as_last_run_first()
     records.append(replace(records[1], placements=records[1].placements.replace('"split"', '"npu"'), times_ms=(0.1,)))
     records.append(replace(records[0], settings='{"gpu_float":"float16"}', times_ms=(0.1,)))
     assert [placements(plan) for plan in known_plans(records, one)] == [placements(rows), placements(greedy)]
+
+
+def test_a_known_plan_of_which_a_part_does_not_run_any_more_is_left_out() -> None:
+    before = problem(narrow_wide(), sharing=SHARING)
+    now = problem(narrow_wide(), Partial(gpu=48), SHARING)
+    halves, whole = Placement("split", "height", 12), Placement("cpu")
+    runs = [
+        record_of(before, before.placed(wanted, "by hand"), [ms], "b", ms)
+        for ms, wanted in ((1.0, [halves] * 3), (2.0, [halves, whole, halves]))
+    ]
+    assert [placements(plan) for plan in known_plans(runs, before)] == [(halves,) * 3, (halves, whole, halves)]
+    assert [placements(plan) for plan in known_plans(runs, now)] == [(halves, whole, halves)]
 
 
 def test_the_correction_grows_with_the_networks_that_agree() -> None:

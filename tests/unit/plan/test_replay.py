@@ -78,6 +78,18 @@ def test_a_run_lasts_at_least_as_long_as_each_list_and_no_longer_than_one_after_
                 assert all(found.ends[i][which] > found.ends[k][1 - which] for k in part.after)
 
 
+def test_what_takes_for_ever_ends_at_infinity() -> None:
+    never = Part(np.inf)
+    cost = SharingCost(0.01, 0.05, signal_ms=0.1, contention=Contention(Side(0.2, 0.1), Side(0.1, 0.3)))
+    for steps in (
+        [Step(cpu=Part(1.0)), Step(cpu=never), Step(cpu=Part(1.0))],
+        [Step(gpu=never), Step(cpu=Part(1.0, after=(0,)))],
+        [Step(never, Part(2.0)), Step(Part(1.0, after=(0,)), Part(1.0, after=(0,)))],
+        [Step(never, never), Step(never, never)],
+    ):
+        assert replay(steps, cost).total_ms == np.inf
+
+
 def test_parts_that_wait_for_each_other_are_refused() -> None:
     with pytest.raises(ValueError, match="wait for each other"):
         replay([Step(cpu=Part(1.0, after=(1,))), Step(gpu=Part(1.0, after=(0,)))], FREE)

@@ -5,8 +5,9 @@ from msgspec.structs import replace
 
 from tests.unit.plan.networks import Network
 from tvm_codl.errors import UserError
-from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.graph.split import Axis
+from tvm_codl.graph.opgraph import Operator, OpGraph
+from tvm_codl.graph.split import Axis, NoSplit
+from tvm_codl.plan import verify
 from tvm_codl.plan.explain import uniform_plan
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.verify import verify_plan
@@ -77,6 +78,24 @@ def test_an_illegal_plan_names_the_operator_the_reason_and_the_choices(
         verify_plan(placed(*placements), network(), AXES)
     for word in words:
         assert word in str(error.value)
+
+
+def test_a_cut_of_which_a_piece_cannot_be_made_is_refused_with_the_nearest_that_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_rows(operator: Operator, graph: OpGraph, axis: str, lo: int, hi: int) -> None:
+        if axis == "height" and hi <= 3:
+            raise NoSplit("the piece would read nothing but padding")
+
+    monkeypatch.setattr(verify, "piece", no_rows)
+    verify_plan(placed(Placement("split", "height", 4), Placement("cpu")), network(), AXES)
+    with pytest.raises(UserError) as error:
+        verify_plan(placed(Placement("split", "height", 2), Placement("cpu")), network(), AXES)
+    for words in (
+        "operator 0 (first) cannot be split at 2 of its height: the piece would read nothing but padding",
+        "cpu; gpu; split height at 4; split height at 5; split height at 6; split height at 7",
+    ):
+        assert words in str(error.value)
 
 
 def test_unknown_renamed_and_repeated_operators_are_refused() -> None:

@@ -37,6 +37,9 @@ def test_a_network_is_compared_with_the_better_processor_and_every_planner() -> 
     assert one.prediction == pytest.approx(1.04)
     assert one.memory == pytest.approx(1.2)
     assert network("net", memory=0).memory is None
+    slow = replace(one, variants={name: each for name, each in one.variants.items() if name != "gpu"})
+    assert (slow.best_single_ms, slow.memory) == (10.0, pytest.approx(1.2)), "the other one does not run all operators"
+    assert "|  | 7.00 |" in markdown([slow])
     assert msgspec.json.decode(msgspec.json.encode(one), type=Planners) == one
 
 

@@ -26,25 +26,40 @@ def test_no_samples_and_no_numbers_have_no_statistics(samples: list[float]) -> N
         Statistics.of(samples)
 
 
-def comparison(cpu: float, gpu: float, coexec: float) -> Comparison:
-    one, two, three = (Statistics.of([t, t, t]) for t in (cpu, gpu, coexec))
-    return Comparison("net", one, two, three, ideal_ms=3.0)
+def comparison(cpu: float | None, gpu: float | None, coexec: float) -> Comparison:
+    one, two = (Statistics.of([t, t, t]) if t is not None else None for t in (cpu, gpu))
+    return Comparison("net", one, two, Statistics.of([coexec] * 3), ideal_ms=3.0)
 
 
 def test_the_comparisons_ratios() -> None:
     found = comparison(6.0, 9.0, 4.0)
     assert (found.best_single_ms, found.speedup, found.efficiency) == (6.0, 1.5, 0.75)
-    assert found.winner == "co-execution"
+    assert (found.winner, found.best_single) == ("co-execution", "cpu")
+
+
+def test_a_processor_that_does_not_run_the_model_is_compared_with_nothing() -> None:
+    found = comparison(None, 9.0, 6.0)
+    assert (found.best_single, found.best_single_ms, found.speedup, found.winner) == ("gpu", 9.0, 1.5, "co-execution")
+    found = comparison(None, None, 6.0)
+    assert (found.best_single, found.best_single_ms, found.speedup, found.winner) == (None, None, None, "co-execution")
+    assert found.efficiency == 0.5
 
 
 @pytest.mark.parametrize(
     ("times", "row"),
-    [((6.0, 9.0, 4.0), "co-execution *"), ((3.5, 9.0, 4.0), "CPU only *"), ((6.0, 2.0, 4.0), "GPU only *")],
+    [
+        ((6.0, 9.0, 4.0), "co-execution *"),
+        ((3.5, 9.0, 4.0), "CPU only *"),
+        ((6.0, 2.0, 4.0), "GPU only *"),
+        ((None, 2.0, 4.0), "GPU only *"),
+        ((None, None, 4.0), "co-execution *"),
+    ],
 )
-def test_the_table_marks_the_winner(times: tuple[float, float, float], row: str) -> None:
+def test_the_table_marks_the_winner(times: tuple[float | None, float | None, float], row: str) -> None:
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(comparison_table(comparison(*times)))
     text = console.export_text()
     assert row in text and text.count("*") == 1
+    assert text.count("does not run") == times.count(None)
     for word in ("net", "CPU only", "GPU only", "co-execution", "ideal", "3.000", "median ms", "p90"):
         assert word in text
