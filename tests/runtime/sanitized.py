@@ -15,6 +15,7 @@ def main() -> None:
     import numpy as np
     import tvm
 
+    from tvm_codl.errors import DeviceError
     from tvm_codl.plan.settings import Settings
     from tvm_codl.runtime import plugin
     from tvm_codl.runtime.comodule import CoModule
@@ -38,7 +39,11 @@ def main() -> None:
             module.time_region(region, 2, 0.1)
             module.time_region(region, 1, 0.0)
             module.time_region_busy(region, None, 2, 0.1)
-            module.time_region_busy(region, processors.index("gpu" if processor == "cpu" else "cpu"), 2, 0.1)
+            try:
+                module.time_region_busy(region, processors.index("gpu" if processor == "cpu" else "cpu"), 2, 0.1)
+            except DeviceError as error:
+                # A CPU that is slowed down so much outlasts whatever the GPU's queue holds; that is no data race.
+                assert "too short to keep" in str(error), error
     adaptive = tvm.runtime.load_module(sys.argv[2])
     for sharing in ("svm", "mapped", "copied"):
         module = CoModule(adaptive, tvm.cpu(), sharing=sharing)

@@ -94,10 +94,11 @@ def worth(
     gain = 0.0
     for draw in _draw(parts, np.random.default_rng(seed)):
         drawn = _times(draw, slots)
-        nodes = [
-            table + _finite(now.max(axis=0) - before.max(axis=0))
-            for table, now, before in zip(costs.nodes, drawn, predicted, strict=True)
-        ]
+        with np.errstate(invalid="ignore"):  # infinity less infinity
+            nodes = [
+                table + _finite(now.max(axis=0) - before.max(axis=0))
+                for table, now, before in zip(costs.nodes, drawn, predicted, strict=True)
+            ]
         best = minimise(nodes, costs.edges)
         saved = evaluate(today, nodes, costs.edges) - best.total
         if saved > 0:
