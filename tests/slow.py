@@ -120,8 +120,8 @@ def main() -> int:
         print(f"slow tests: {tier.tests}: {outcomes[tier.tests]}", flush=True)
         # What was edited meanwhile has not passed.
         if outcomes[tier.tests] == "passed" and not asked.changed and digest(tier) == before:
-            table = [Tier(t.tests, t.covers, before) if t.tests == tier.tests else t for t in table]
-            write(table)
+            # Read anew: others may have passed in another run meanwhile.
+            write([Tier(t.tests, t.covers, before) if t.tests == tier.tests else t for t in tiers()])
     return 1 if "failed" in outcomes.values() else 0
 
 
