@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import tvm
 from tvm import relay
 
-from tvm_codl.errors import UserError
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.graph.split import NoSplit, axes, piece
-from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
+from tvm_codl.graph.split import axes
+from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.relay.extract import read
 from tvm_codl.relay.walk import rewrite
@@ -50,26 +49,6 @@ def AnnotateCoExecution(plan: Plan) -> tvm.transform.Pass:
 def check(plan: Plan, graph: OpGraph) -> None:
     """Raises UserError where the plan is not legal for the graph."""
     verify_plan(plan, graph, {operator.id: axes(operator, graph) for operator in graph.operators})
-    for planned in plan.operators:
-        _check_cut(planned, graph)
-
-
-def _check_cut(planned: PlannedOperator, graph: OpGraph) -> None:
-    """Some cuts inside a legal axis are none, e.g. where a piece would read nothing but padding."""
-    if planned.placement.on != "split":
-        return
-    operator = graph.operators[planned.operator]
-    name, at = planned.placement.axis, planned.placement.at
-    axis = axes(operator, graph)[name]
-    try:
-        for lo, hi in planned.placement.parts(axis.extent):
-            piece(operator, graph, name, lo, hi)
-    except NoSplit as error:
-        raise UserError(
-            f"operator {planned.operator} ({planned.name}) can not be split at {at} of its {name}",
-            evidence=str(error),
-            next="choose another cut, or place it whole",
-        ) from error
 
 
 def to_text(placement: Placement) -> str:
