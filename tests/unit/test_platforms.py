@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from tests.phone import android_stubs
 from tvm_codl.errors import UserError
 from tvm_codl.platforms import (
+    ANDROID_API,
     ANDROID_TRIPLE,
     LINUX_TRIPLE,
     NDK_COMPILER,
@@ -183,3 +185,27 @@ def test_a_compiler_that_is_named_goes_before_a_folder(monkeypatch: pytest.Monke
     assert android.cxx == str(own)
     assert f"-DCMAKE_CXX_COMPILER={own}" in android.cmake  # CMake is given no NDK that was not meant
     assert not any("TOOLCHAIN_FILE" in word for word in android.cmake)
+
+
+#: Functions that Android's C library has from a later API than ours on, by its headers' __INTRODUCED_IN.
+LATER = (
+    "aligned_alloc", "getrandom", "glob", "posix_spawn", "fexecve", "getlogin_r", "timespec_get", "memfd_create",
+    "copy_file_range", "getloadavg", "pthread_getaffinity_np", "pthread_setaffinity_np", "iconv", "sync_file_range",
+    "reallocarray", "mlock2", "pthread_cond_clockwait", "sem_clockwait", "strerrorname_np", "close_range",
+)  # fmt: skip
+
+
+def test_native_sources_use_nothing_that_the_oldest_android_lacks() -> None:
+    """No NDK is at hand to compile them with its headers."""
+    assert ANDROID_API == 24
+    root = Path(__file__).parents[2]
+    sources = [
+        path
+        for folder in ("tvm_codl/runtime/native", "rpc_apps/cpp_rpc/src", "rpc_apps/android_rpc/app/src/main/cpp")
+        for path in (root / folder).rglob("*")
+        if path.suffix in (".cc", ".h")
+    ]
+    assert len(sources) > 50
+    used = re.compile(rf"\b({'|'.join(LATER)})\s*\(")
+    found = {path.name: match[1] for path in sources if (match := used.search(re.sub(r"//.*", "", path.read_text())))}
+    assert found == {}

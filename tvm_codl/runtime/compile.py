@@ -63,9 +63,12 @@ def compile_native(sanitize: str = "", quiet: bool = True) -> Path:
         if library.exists():
             return library
         generator = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}"]
-        configure = [cmake, "-S", str(SOURCES), "-B", str(folder), *generator, f"-DTVM_ROOT={tvm_root()}"]
+        building = folder / "build"
+        configure = [cmake, "-S", str(SOURCES), "-B", str(building), *generator, f"-DTVM_ROOT={tvm_root()}"]
         _run([*configure, f"-DCODL_SANITIZE={sanitize}"], quiet)
-        _run([cmake, "--build", str(folder)], quiet)
+        _run([cmake, "--build", str(building)], quiet)
+        # At once and last, so that a build that was cut short does not pass for one.
+        os.replace(building / library.name, library)
     return library
 
 

@@ -1,6 +1,5 @@
 #include "cpu_list.h"
 
-#include <cstdlib>
 #include <cstring>
 
 namespace tvm_codl {
@@ -17,8 +16,7 @@ PreparedCall::PreparedCall(PackedFunc function, const Step& step, const Memory& 
     const View& view = step.args[i];
     uint8_t* data = memory.Host(view);
     if (!memory.HostAligned(view)) {
-      const size_t room = (static_cast<size_t>(view.bytes) + kCpuAlignment - 1) / kCpuAlignment * kCpuAlignment;
-      copies_.emplace_back(static_cast<uint8_t*>(std::aligned_alloc(kCpuAlignment, room)), std::free);
+      copies_.push_back(AlignedBytes(static_cast<size_t>(view.bytes)));
       const Bounce bounce{data, copies_.back().get(), static_cast<size_t>(view.bytes)};
       (i < first_output ? before_ : after_).push_back(bounce);
       copied_bytes_ += view.bytes;

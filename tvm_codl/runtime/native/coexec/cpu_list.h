@@ -36,7 +36,7 @@ class PreparedCall {
   std::deque<DLTensor> tensors_;
   std::vector<TVMValue> values_;
   std::vector<int> codes_;
-  std::vector<std::unique_ptr<uint8_t, void (*)(void*)>> copies_;
+  std::vector<HostBytes> copies_;
   std::vector<Bounce> before_;
   std::vector<Bounce> after_;
   int64_t copied_bytes_ = 0;

@@ -18,7 +18,7 @@ OpenCLDevice FindDevice(int id) {
   auto* workspace = tvm::runtime::cl::OpenCLWorkspace::Global();
   workspace->Init();
   if (id < 0 || static_cast<size_t>(id) >= workspace->devices.size()) {
-    throw std::runtime_error("there is no OpenCL device " + std::to_string(id));
+    throw std::runtime_error("there is no OpenCL device " + std::to_string(id) + " of version 1.2 or later");
   }
   OpenCLDevice device;
   device.device = workspace->devices[static_cast<size_t>(id)];

@@ -1,7 +1,6 @@
 #include "memory.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 namespace tvm_codl {
@@ -146,10 +145,8 @@ void Memory::Allocate(Block* block) {
   const bool alone = device_.context == nullptr;
   const bool twice = space == Space::kShared && sharing_ == Sharing::kCopied;
   if (space == Space::kCpu || (alone && space == Space::kShared) || twice) {
-    block->owned_host.reset(static_cast<uint8_t*>(std::aligned_alloc(kCpuAlignment, bytes)));
+    block->owned_host = AlignedBytes(bytes);
     block->address = block->owned_host.get();
-    if (block->address == nullptr)
-      throw std::runtime_error("out of memory for a buffer of " + std::to_string(bytes) + " bytes");
     std::memset(block->address, 0, bytes);
     tensor_bytes_ += static_cast<int64_t>(bytes);
   }
@@ -224,7 +221,7 @@ uint8_t* Memory::MapRange(cl_command_queue queue, const View& view, cl_map_flags
   uint8_t* base = static_cast<uint8_t*>(at) - Offset(view);
   if (memory.address == nullptr) memory.address = base;
   if (memory.address != base) {
-    throw std::runtime_error("the driver mapped one buffer at two addresses: build with sharing=copied");
+    throw std::runtime_error("the driver mapped one buffer at two addresses; make the module with sharing \"copied\"");
   }
   return static_cast<uint8_t*>(at);
 }

@@ -3,7 +3,6 @@
 #define TVM_CODL_COEXEC_MEMORY_H_
 
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,13 +10,11 @@
 #include <vector>
 
 #include "cl_handle.h"
+#include "host_bytes.h"
 #include "program.h"
 #include "weights.h"
 
 namespace tvm_codl {
-
-// TVM's generated CPU code loads and stores vectors aligned to this (tvm::runtime::kAllocAlignment).
-constexpr int64_t kCpuAlignment = 64;
 
 enum class Sharing {
   kSvm,     // fine-grained shared virtual memory: nothing to do but wait
@@ -76,9 +73,6 @@ class Memory {
   int64_t ScratchBytes() const { return scratch_bytes_; }
 
  private:
-  struct Free {
-    void operator()(uint8_t* memory) const { std::free(memory); }
-  };
   // One piece of memory, with all that it is for the two processors.
   struct Block {
     uint8_t* address = nullptr;  // the CPU's
@@ -88,7 +82,7 @@ class Memory {
     Space space = Space::kCpu;
     bool weight = false;  // a weight of the store, which owns it
     bool timed = false;   // a weight without a value
-    std::unique_ptr<uint8_t, Free> owned_host;
+    HostBytes owned_host;
     Mem owned_mem;
     void* owned_svm = nullptr;
     tvm::runtime::NDArray array;

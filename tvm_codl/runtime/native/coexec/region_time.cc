@@ -25,6 +25,9 @@ void Executor::CheckRegion(int region) const {
   if (region < 0 || static_cast<size_t>(region) >= program_->regions.size()) {
     throw std::runtime_error("there is no region " + std::to_string(region));
   }
+  if (steps_of_[static_cast<size_t>(region)].empty()) {
+    throw std::runtime_error("region " + std::to_string(region) + " does nothing");
+  }
 }
 
 void Executor::RunOnCpu(int region) {
