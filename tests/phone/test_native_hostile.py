@@ -187,8 +187,8 @@ def trace(pid: int) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    ["[" * 60000, '{"":' * 15000, "[" * 1000 + "]" * 1000, '["a", "', "x" * 70000],
-    ids=["lists", "objects", "closed lists", "half a list", "too long"],
+    ["[" * 60000, '{"":' * 15000, "[" * 1000 + "]" * 1000, '["a", "', "x" * 70000, "[1e999]"],
+    ids=["lists", "objects", "closed lists", "half a list", "too long", "infinite"],
 )
 def test_tracker_whose_answer_is_no_list_of_keys(tmp_path: Path, answer: str) -> None:
     """The first time; the phone registers anew, and who has its new key is served."""

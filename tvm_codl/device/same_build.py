@@ -25,8 +25,11 @@ def check_same_build(remote: Any, where: str) -> None:
     told = server_build(remote)
     if told is None or told.coexec == coexec_id():
         return
+    anew = f"python -m tvm_codl.runtime.server_build {told.platform}   and start that one on the phone: tvm-codl device push"
+    if told.kind == "app":
+        anew = "python -m rpc_apps.android_rpc.build_apk   and: tvm-codl device install"
     raise DeviceError(
-        f"the server at {where} was built from another version",
+        f"the {told.kind} at {where} was built from another version",
         f"its co-executor is {told.coexec} (TVM {told.tvm}, {told.platform}), the one installed here {coexec_id()}",
-        f"python -m tvm_codl.runtime.server_build {told.platform}   and start that one on the phone: tvm-codl device push",
+        anew,
     )

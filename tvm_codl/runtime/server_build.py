@@ -31,7 +31,7 @@ class ServerBuild(msgspec.Struct, frozen=True):
     """What a native server says of itself (its packed function ``codl.build``, and ``--version``).
 
     ``coexec`` changes with the co-executor's sources and TVM's version: it must be the same on both sides.  ``build_id``
-    also changes with the server's sources and its platform.  ``packet_bytes``, ``session_s`` and ``memory_bytes`` are its
+    also changes with the server's sources and its platform.  ``kind`` is ``server`` or ``app``.  ``packet_bytes``, ``session_s`` and ``memory_bytes`` are its
     limits for a session; 0: none.
     """
 
@@ -39,6 +39,7 @@ class ServerBuild(msgspec.Struct, frozen=True):
     coexec: str
     tvm: str = ""
     platform: str = ""
+    kind: str = "server"
     compiler: str = ""
     packet_bytes: int = 0
     session_s: float = 0.0

@@ -79,7 +79,8 @@ void AddGpu(const GpuFacts& gpu, JsonObject* profile) {
 std::string ProfileJson() {
   const std::vector<int> named = Listed(Variable("CODL_CPU_CORES"));
   JsonObject profile;
-  profile.Add("name", MachineName())
+  // An app in the foreground may be given other clocks than a process of the shell: what was measured is kept apart.
+  profile.Add("name", MachineName() + (Kind() == "app" ? " (app)" : ""))
       .Add("arch", Architecture())
       .Add("cpu_name", CpuName())
       .AddRaw("cpu_cores", ListOf(named.empty() ? AllowedCores() : named))

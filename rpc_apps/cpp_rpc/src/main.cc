@@ -1,5 +1,6 @@
 // The server process: it waits for clients with one thread and serves each in a process of its own, one after the other
 // as a phone does: two at once would measure each other.
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "about.h"
 #include "environment.h"
@@ -25,6 +27,7 @@ using namespace codl_server;
 
 // The exit codes of tvm_codl's command line.
 constexpr int kUsageFailure = 2, kDeviceFailure = 3;
+constexpr double kRest = 1.0;  // s after a session that could not be begun
 
 fs::path Temporary() {
   if (const char* named = std::getenv("TMPDIR"); named != nullptr && *named != '\0') return named;
@@ -88,6 +91,19 @@ std::unique_ptr<Front> OpenFront(const Options& options) {
   return front;
 }
 
+// How a session went.  One that could not be begun, for want of memory or processes, costs that client only.
+std::string Outcome(Events* events, Front* front, const Client& client, const fs::path& folder, const Limits& limits) {
+  try {
+    return RunSession(events, front, client, folder, limits, ServeSession);
+  } catch (const Stop&) {
+    throw;
+  } catch (const std::exception& error) {
+    std::vector<pollfd> none;
+    events->Wait(&none, kRest);
+    return std::string("was not served: ") + error.what();
+  }
+}
+
 void Serve(const Options& options) {
   Events events(options.parent);
   const WorkFolder work(options.work_dir);
@@ -101,7 +117,7 @@ void Serve(const Options& options) {
       Say(session + " from " + client.peer + limit);
       // Another server may have left some in the same folder.
       const fs::path folder = work.path() / ("session-" + std::to_string(getpid()) + "-" + std::to_string(count));
-      Say(session + " " + RunSession(&events, front.get(), client, folder, options.limits, ServeSession));
+      Say(session + " " + Outcome(&events, front.get(), client, folder, options.limits));
     }
   } catch (const Stop& stop) {
     Say(stop.what());

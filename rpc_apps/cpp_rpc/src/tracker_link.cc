@@ -70,6 +70,8 @@ TrackerLink::Key TrackerLink::Ask(Events* events, const std::string& match_key) 
     Lost(error.what());
   } catch (const Refused& error) {
     Lost(error.what());
+  } catch (const std::overflow_error&) {  // what picojson says of a number that no double holds
+    Lost("its answer is no list of keys");
   }
   return Key::kLost;
 }
