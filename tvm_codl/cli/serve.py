@@ -24,14 +24,14 @@ def command(host: str, port: int, port_end: int, tracker: str, proxy: str, key: 
 
     One line of JSON on stdout says where it listens; sessions are logged to stderr.
     """
-    from tvm_codl.device.serve import address, is_loopback, serve
+    from tvm_codl.device.serve import address, hides_from, serve
 
     if tracker and proxy:
         raise UsageError("--tracker and --proxy exclude each other")
     for place in (tracker, proxy):
         if place:
             address(place)
-    if tracker and is_loopback(host) and not is_loopback(address(tracker)[0]):
+    if hides_from(tracker, host):
         talk(
             f"the tracker {tracker} sends clients to this machine's own address: they will not reach {host} (see --host)"
         )

@@ -97,8 +97,13 @@ def shell_profile(phone: AdbPhone) -> DeviceProfile:
 
 def merged(shell: DeviceProfile, server: DeviceProfile) -> DeviceProfile:
     """The server's profile; what it does not know is filled in from the shell's."""
-    gaps = {name: getattr(shell, name) for name in shell.__struct_fields__ if getattr(server, name) in ("", 0, ())}
+    gaps = {name: getattr(shell, name) for name in shell.__struct_fields__ if _unknown(getattr(server, name))}
     return msgspec.structs.replace(server, **gaps)
+
+
+def _unknown(value: object) -> bool:
+    """False is a fact."""
+    return value is not False and value in ("", 0, ())
 
 
 def to_yaml(profile: DeviceProfile) -> str:
@@ -108,7 +113,7 @@ def to_yaml(profile: DeviceProfile) -> str:
     """
     # What is as by default is left out by msgspec already; False is a fact where True is the default.
     told = msgspec.to_builtins(profile).items()
-    facts = {name: value for name, value in told if value is False or value not in ("", 0, (), [])}
+    facts = {name: value for name, value in told if not _unknown(value) and value != []}
     return msgspec.yaml.encode(facts).decode()
 
 

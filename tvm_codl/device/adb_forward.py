@@ -55,6 +55,7 @@ class Forwarding:
     def __init__(self, phone: AdbPhone, mappings: tuple[Mapping, ...]) -> None:
         self.phone, self.mappings = phone, mappings
         self._up: list[Mapping] = []
+        self._refused = ""
         self._journal: IO[str] | None = None
 
     def __enter__(self) -> Forwarding:
@@ -100,15 +101,22 @@ class Forwarding:
         return tuple(one for one in self.mappings if (one.way, one.phone_port, one.host_port) not in there)
 
     def mend(self, log: Log) -> bool:
-        """Sets up again what adb forgot.  False while the phone is away."""
+        """Sets up again what adb forgot.  False while the phone is away; what adb refuses is said, once in a row."""
         try:
             gone = self.missing()
-            self._up = [one for one in self._up if one not in gone]
-            self.set_up(gone)
         except DeviceError:
             return False
+        self._up = [one for one in self._up if one not in gone]
         for one in gone:
+            try:
+                self.set_up((one,))
+            except DeviceError as error:
+                if str(error) != self._refused:
+                    log(str(error))
+                self._refused = str(error)
+                return True
             log(f"set up again: {one}")
+        self._refused = ""
         return True
 
     def _take_down(self) -> None:

@@ -19,7 +19,7 @@ from tvm_codl.device.adb import AdbPhone, plain
 from tvm_codl.device.adb_forward import LOOPBACK, port_of
 from tvm_codl.device.adb_list import checked_key, waits_behind
 from tvm_codl.device.adb_push import FOLDER, SERVER
-from tvm_codl.device.serve import address, is_loopback
+from tvm_codl.device.serve import address, hides_from, is_loopback
 from tvm_codl.errors import CodlError, DeviceError, UsageError, UserError
 
 START_S, PAUSE_S = 30.0, 0.3
@@ -185,7 +185,7 @@ def _check(how: Serve) -> None:
         raise UsageError("--tracker and --proxy exclude each other")
     for place in filter(None, (how.tracker, how.proxy)):
         address(place)
-    if how.tracker and is_loopback(how.host) and not is_loopback(address(how.tracker)[0]):
+    if hides_from(how.tracker, how.host):
         raise UsageError(
             f"clients of the tracker {how.tracker} would not reach the phone at {how.host}",
             "a tracker of another machine sends them to the phone's own address",

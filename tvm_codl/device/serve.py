@@ -30,6 +30,12 @@ def is_loopback(host: str) -> bool:
     return host in (LOOPBACK, "localhost", "::1")
 
 
+def hides_from(tracker: str, host: str) -> bool:
+    """Whether clients of a tracker (``host:port``) do not reach a server at ``host``: a tracker of another machine sends
+    them to the server's machine's own address.  Raises :class:`UsageError` for an address that is none."""
+    return bool(tracker) and is_loopback(host) and not is_loopback(address(tracker)[0])
+
+
 def command(**options: object) -> list[str]:
     """The command line of a server process, e.g. ``command(port=9090, key="codl")``."""
     line = [sys.executable, "-m", "tvm_codl.device.server"]

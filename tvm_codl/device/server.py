@@ -7,6 +7,7 @@ at once would measure each other.  A session that crashes leaves it waiting for 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -14,6 +15,7 @@ import select
 import shutil
 import signal
 import socket
+import stat
 import sys
 import tempfile
 import time
@@ -95,7 +97,7 @@ def serve(front: Front, work: Path, parent: int | None) -> None:
     signal.set_wakeup_fd(writer)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     wait = _watching(select_wait(reader), reader, parent)
-    count = 0
+    count, left_behind = 0, set[int]()
     while True:
         conn, peer, limit = front.next_client(wait)
         count += 1
@@ -107,7 +109,10 @@ def serve(front: Front, work: Path, parent: int | None) -> None:
             say(f"session {count} {_outcome(pid, conn, wait, limit)}")
         finally:
             conn.close()
-            session.end(pid, folder)
+            if not session.end(pid, folder):
+                say(f"process {pid} does not die: a driver holds it. It is left behind")
+                left_behind.add(pid)
+            left_behind = {one for one in left_behind if not session.reaped(one)}
 
 
 def _watching(wait: Wait, reader: int, parent: int | None) -> Wait:
@@ -139,7 +144,7 @@ def _outcome(pid: int, conn: socket.socket, wait: Wait, limit: float | None) -> 
     left = select.poll()
     left.register(conn, select.POLLRDHUP)
     deadline = time.monotonic() + limit if limit else math.inf
-    gone_at, killed = math.inf, ""
+    gone_at = math.inf
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
@@ -147,13 +152,14 @@ def _outcome(pid: int, conn: socket.socket, wait: Wait, limit: float | None) -> 
         now = time.monotonic()
         if gone_at == math.inf and left.poll(0):
             gone_at = now
-        if not killed and (now > deadline or now > gone_at + GONE_S):
-            killed = "was killed at its time limit" if now > deadline else "was killed: its client had gone"
+        if now > deadline or now > gone_at + GONE_S:
             os.kill(pid, signal.SIGKILL)
+            # For one that does not die, which holds the connection too.
+            with contextlib.suppress(OSError):
+                conn.shutdown(socket.SHUT_RDWR)
+            return "was killed at its time limit" if now > deadline else "was killed: its client had gone"
         wait([], max(0.01, min(WATCH_S, deadline - now)))
     code = os.waitstatus_to_exitcode(status)
-    if killed:
-        return killed
     if code < 0:
         return f"crashed: {signal.Signals(-code).name}"
     return "ended" if code == 0 else f"failed with exit code {code}"
@@ -163,8 +169,11 @@ def remove_stale(folder: Path) -> None:
     """Removes what a server that was killed outright left behind."""
     for left in folder.glob("tvm-codl-*-*"):
         owner = left.name.split("-")[2]
-        if owner.isdigit() and not Path("/proc", owner).exists() and left.stat().st_uid == os.getuid():
-            shutil.rmtree(left, ignore_errors=True)
+        with contextlib.suppress(OSError):  # another server, starting too, was faster
+            about = left.lstat()
+            own = stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid()
+            if own and owner.isdigit() and not Path("/proc", owner).exists():
+                shutil.rmtree(left, ignore_errors=True)
 
 
 if __name__ == "__main__":

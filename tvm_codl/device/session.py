@@ -9,12 +9,14 @@ import shutil
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 
 from tvm_codl.device.cores import CPU_CORES, named
 from tvm_codl.device.warm import WarmUp
 
 SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux's prctl
+REAP_S = 5.0  # how long a killed process may take to vanish; inside a broken driver it takes for ever
 
 
 def start(conn: socket.socket, work: Path, inherited: list[socket.socket]) -> int:
@@ -26,6 +28,8 @@ def start(conn: socket.socket, work: Path, inherited: list[socket.socket]) -> in
     parent = os.getpid()
     child = os.fork()
     if child:
+        with contextlib.suppress(OSError):  # it has done so itself, or has ended
+            os.setpgid(child, child)
         return child
     status = 1
     try:
@@ -53,15 +57,26 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
-def end(pid: int, work: Path) -> None:
-    """Kills what is left of a session, its children included, and removes its folder."""
-    try:
+def end(pid: int, work: Path, patience_s: float = REAP_S) -> bool:
+    """Kills what is left of a session, its children included, and removes its folder; whether its process has ended.
+
+    Where it has not, it is :func:`reaped` later.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
-    with contextlib.suppress(ChildProcessError):  # reaped already, where it ended by itself
-        os.waitpid(pid, 0)
+    deadline = time.monotonic() + patience_s
+    while not (ended := reaped(pid)) and time.monotonic() < deadline:
+        time.sleep(0.01)
     shutil.rmtree(work, ignore_errors=True)
+    return ended
+
+
+def reaped(pid: int) -> bool:
+    """Whether a session's process has ended, now or before."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
 
 
 def _serve(conn: socket.socket, work: Path) -> None:

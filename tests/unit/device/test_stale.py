@@ -13,5 +13,7 @@ def test_only_folders_of_dead_owners_are_removed(tmp_path: Path) -> None:
     dead.wait()
     for name in (f"tvm-codl-{dead.pid}-a", f"tvm-codl-{os.getpid()}-b", "tvm-codl-doctor-c", "other"):
         (tmp_path / name).mkdir()
+    (tmp_path / f"tvm-codl-{dead.pid}-link").symlink_to("/nonexistent")  # anybody may make one in a shared folder
     remove_stale(tmp_path)
+    (tmp_path / f"tvm-codl-{dead.pid}-link").unlink()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["other", f"tvm-codl-{os.getpid()}-b", "tvm-codl-doctor-c"]
