@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.context
 import os
+import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,6 +61,8 @@ def build_all(
                 receiver, sender = context.Pipe(duplex=False)
                 process = context.Process(target=_there, args=(build, index, sender), daemon=True)
                 process.start()
+                with contextlib.suppress(OSError):  # it has done so itself, or has ended
+                    os.setpgid(process.pid or 0, process.pid or 0)
                 sender.close()
                 limit = limit_s(index) if callable(limit_s) else limit_s
                 running[index] = _Running(process, receiver, time.monotonic() + limit, limit)
@@ -69,14 +73,20 @@ def build_all(
                 if one.receiver not in ready and not late:
                     continue
                 yield index, _outcome(one.receiver if one.receiver in ready else None, one.limit_s)
-                one.process.terminate()
-                one.process.join()
+                _end(one.process)
                 one.receiver.close()
                 del running[index]
     finally:
         for one in running.values():
-            one.process.terminate()
-            one.process.join()
+            _end(one.process)
+
+
+def _end(process: multiprocessing.context.ForkProcess) -> None:
+    """Kills a build with the compilers and linkers that it has started: inside native code nobody hears a milder signal."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid or 0, signal.SIGKILL)
+    process.kill()
+    process.join()
 
 
 def _outcome(receiver: multiprocessing.connection.Connection | None, limit_s: float) -> Outcome:
@@ -98,6 +108,7 @@ def _here(build: Build, index: int) -> Outcome:
 
 
 def _there(build: Build, index: int, sender: multiprocessing.connection.Connection) -> None:
+    os.setpgid(0, 0)
     # What the parent holds of a phone is not for this process to release: it would say so on the parent's connection.
     gc.freeze()
     outcome = _here(build, index)

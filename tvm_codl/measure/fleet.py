@@ -242,6 +242,7 @@ class _Run:
                     self.found.put(Result(charged, (), ErrorNo.RUNTIME_DEVICE, words))
                     del left[region]
         worker.charged = None
+        worker.journal.leave()  # what it was charged with is tried, or recorded, by this process
         if left:
             with self.changed:
                 self.slices.appendleft((path, list(left.items())))

@@ -24,7 +24,7 @@ BUILD_S, BUILD_EACH_S = 120.0, 10.0
 
 @dataclass(frozen=True)
 class Libraries:
-    """Builds probes of one network; ``build`` names compiler and schedules."""
+    """Builds probes of one network; ``build`` names compiler, schedules and what puts libraries together."""
 
     graph: OpGraph
     weights: Mapping[str, np.ndarray]

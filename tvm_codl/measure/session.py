@@ -41,7 +41,8 @@ Key = tuple[str, str]
 class Session:
     """One network on one phone, or on a :class:`~tvm_codl.measure.fleet.Fleet` of one kind.
 
-    ``build`` names compiler and schedules, so that records of another build are not mistaken for these; ``phone`` is as
+    ``build`` names compiler and schedules, so that records of another build are not mistaken for these; ``library_id`` also
+    the code that puts libraries together, by default ``build``; ``phone`` is as
     :class:`~tvm_codl.measure.worker.Worker` wants it, and has a ``profile``.
     """
 
@@ -56,6 +57,7 @@ class Session:
     log: Log
     scheduled: Callable[[], Any]
     settings: Settings = field(default_factory=Settings)
+    library_id: str = field(default="", kw_only=True)
     _workers: dict[int, Worker] = field(default_factory=dict, init=False)
 
     def measure(
@@ -116,7 +118,9 @@ class Session:
     def _libraries(self) -> Libraries:
         profile = self.phone.profile
         limits = Limits(profile.max_work_group, profile.local_memory)
-        return Libraries(self.graph, self.weights, self.cpu, self.gpu, self.build, self.scheduled, limits)
+        return Libraries(
+            self.graph, self.weights, self.cpu, self.gpu, self.library_id or self.build, self.scheduled, limits
+        )
 
     def _results(self, trials: Sequence[Trial], mode: Mode) -> Iterator[Result]:
         """What comes of each trial; one comes again where the later result counts."""

@@ -101,6 +101,7 @@ class Worker:
         repeats: Counter[int] = Counter()
         unsure: list[Numbered] = []  # measured since the phone was last seen to be as fast as at first
         finished: list[Numbered] = []
+        suspected = False  # the phone went away with the candidate in flight, and is not back
         try:
             while waiting or unsure:
                 if self.stopped:
@@ -121,10 +122,10 @@ class Worker:
                 try:
                     result = Result(trial, self._timed(module, region, trial))
                 except _Lost as lost:
-                    self.charged = trial
+                    self.charged, suspected = trial, True
                     deaths[region] += 1
                     self._recover(str(lost))
-                    self.charged = None
+                    self.charged, suspected = None, False
                     if deaths[region] < self.settings.tries:
                         continue  # it is the first to run in the new session
                     words = f"the phone's session ended {deaths[region]} times while it ran: {lost}"
@@ -132,7 +133,9 @@ class Worker:
                 except TimeUp as late:
                     self.log(f"operator {trial.probe.operator} on the {trial.probe.processor}: {late}; it is given up")
                     self._stuck.append(module)
+                    self.charged, suspected = trial, True
                     self._recover(str(late), late)
+                    self.charged, suspected = None, False
                     result = Result(trial, (), ErrorNo.RUN_TIMEOUT, f"the run was {late}")
                 except tvm.error.TVMError as error:
                     result = Result(trial, (), ErrorNo.RUNTIME_DEVICE, last_line(error))
@@ -143,7 +146,9 @@ class Worker:
                 finished.append((region, trial))
                 yield result
         finally:
-            self.journal.leave()
+            # Else the next process runs it last and alone, as if this one had died with it.
+            if not suspected or self.stopped:
+                self.journal.leave()
 
     def _timed(self, module: CoModule, region: int, trial: Trial) -> tuple[float, ...]:
         def run(number: int, limit_s: float) -> Sequence[float]:
@@ -178,6 +183,8 @@ class Worker:
                 times[processor] = min(self._call(self.settings.first_s, look))
             return times
         except (Unloadable, TimeUp, tvm.error.TVMError) as error:
+            if isinstance(error, TimeUp):  # it still holds the session
+                self._recover(str(error), error)
             self.log(f"no alarm for drift: the known operators do not run ({last_line(error)})")
             self.known = None
             return {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -80,6 +81,24 @@ def test_a_build_that_hangs_is_ended_at_its_limit() -> None:
     assert found[0].path is None
     assert "longer than 1 s" in found[0].error
     assert found[1].path == named(1)
+
+
+def test_a_build_is_ended_with_what_it_started_whatever_it_hears(tmp_path: Path) -> None:
+    """As inside a compiler's native code, where Python handles no signal, and the command line has handlers."""
+
+    def build(index: int) -> Path:
+        child = subprocess.Popen(["sleep", "60"])
+        (tmp_path / "child").write_text(str(child.pid))
+        while True:
+            time.sleep(60)
+
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        assert "longer than 1 s" in gathered(1, build, limit_s=1.0)[0].error
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    child = int((tmp_path / "child").read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_build_that_hangs_is_ended_though_others_end_all_the_time() -> None:

@@ -135,6 +135,40 @@ def test_a_phone_that_never_comes_back_loses_only_what_was_not_finished(
     assert set(phone.timed) == set(range(len(probes) - 3))
 
 
+@pytest.mark.parametrize("how", [lambda phone: phone.die(), lambda phone: phone.hang()])
+def test_what_takes_the_phone_away_runs_last_and_alone_and_then_no_more(
+    store: RecordStore, compiler: NullCompiler, how: Callable[[NullPhone], None]
+) -> None:
+    """A kernel that reboots the phone, or hangs it for good: the user starts it again, and the command once more."""
+    probes = whole_probes(network())
+
+    def process_that_ends(fatal: int) -> int:
+        """How many records there are then; the phone goes away with what would be record number ``fatal``."""
+
+        def fail(region: int) -> None:
+            with RecordStore(store.path) as seen:
+                if len(seen) == fatal:
+                    how(phone)
+
+        phone = NullPhone(fail, back=lambda: False)
+        pid = os.fork()
+        if not pid:
+            with RecordStore(store.path) as own, contextlib.suppress(DeviceError):
+                opened(own, phone).measure(probes)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        return len(store)
+
+    last = len(probes) - 1
+    assert process_that_ends(3) == 3
+    assert process_that_ends(last) == last, "it is no more the fourth"
+    records = opened(store, NullPhone()).measure(probes)
+    assert [r.ok for r in records] == [True] * last + [False]
+    assert (records[-1].workload, records[-1].processor) == (probes[3].key, probes[3].processor)
+    assert "2 processes died" in records[-1].error
+    assert not journal.folder_of(store.path).exists()
+
+
 def test_a_session_that_ends_once_loses_nothing(store: RecordStore, compiler: NullCompiler) -> None:
     """Somebody killed the phone's process; the candidate in flight is innocent."""
     deaths = iter([True])
