@@ -147,7 +147,7 @@ def conv2d_transpose(draw: Draw) -> relay.Function:
     inputs, outputs = groups * number(draw, 1, 2), groups * number(draw, 1, 3)
     x = image(draw, "NCHW", inputs, rows=(3, 7))
     kernel = [number(draw, 1, 4), number(draw, 1, 4)]
-    strides = [number(draw, 1, 3), number(draw, 1, 3)]
+    strides = [number(draw, 1, 5), number(draw, 1, 5)]
     padding = [number(draw, 0, kernel[dim % 2] - 1) for dim in range(4)]
     extra = [number(draw, 0, strides[dim] - 1) for dim in range(2)]
     y = relay.nn.conv2d_transpose(

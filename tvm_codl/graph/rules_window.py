@@ -95,7 +95,7 @@ def conv2d_transpose(case: Case, want: Slab) -> Answer:
     extra[dim] = max(0, -after)
     pads[dim], pads[dim + 2] = before, max(0, after)
     if before > kernel - 1 or pads[dim + 2] > kernel - 1 or extra[dim] >= max(stride, 2):
-        raise NoSplit("the piece would need negative padding")
+        raise NoSplit("the piece would need negative padding", stride)
     return Answer((Slab(want.axis, lo, hi), None), {"padding": pads, "output_padding": extra})
 
 

@@ -129,13 +129,17 @@ def _find_axes(operator: Operator, graph: OpGraph, known: dict[int, str]) -> dic
     return found
 
 
+#: Where a stride is wider than a window, whether a place can be cut depends on its remainder by the stride.
+LOOKS = 8
+
+
 def _granule(operator: Operator, graph: OpGraph, index: int, extent: int) -> int:
     """The smallest step for cuts of an axis; raises NoSplit if there is none."""
     granule = 1
     while granule < extent:
         last = (extent - 1) // granule * granule
         try:
-            for at in sorted({granule, min(2 * granule, last), last}):
+            for at in sorted({*range(granule, last, granule)[:LOOKS], last}):
                 _demands(operator, graph, Slab(index, 0, at))
                 _demands(operator, graph, Slab(index, at, extent))
             return granule
