@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from tvm import autotvm
 
+from tvm_codl.build.library import linker_for
 from tvm_codl.device.opencl import default_records
 from tvm_codl.measure.kernels.build import BatchBuilder
 from tvm_codl.measure.kernels.run import BatchRunner
@@ -31,13 +32,14 @@ MIN_REPEAT_MS = 5
 
 class Report(msgspec.Struct, frozen=True):
     """``records`` is the file for ``--tuning-records``, ``trials`` that of all trials beside it; ``left`` kernels were
-    not tuned because the time was up, ``finished`` ones had been before."""
+    not tuned because the time was up, ``finished`` ones had been before, and of ``failed`` ones nothing that was tried runs."""
 
     records: str
     trials: str
     tuned: tuple[Tuned, ...]
     finished: int = 0
     left: int = 0
+    failed: int = 0
 
 
 def trials_beside(records: Path) -> Path:
@@ -63,13 +65,14 @@ def tune_kernels(
     minutes: float = 0.0,
     records: Path | None = None,
     tuning_records: Path | None = None,
+    retry_failed: bool = False,
     log: Log = lambda _: None,
 ) -> Report:
     """Tunes the whole operators of a network, or the pieces of ``plan``, those that take longest first.
 
     ``trials`` configurations of a kernel are tried at most; ``early_stopping`` many without a better one, or ``minutes`` in
     all, end it sooner (0: never); ``tuner`` is one of :data:`~tvm_codl.measure.kernels.tuners.NAMES`.  Appends the best of each kernel to ``output``, every trial to the file beside it and to the record store.  What these
-    hold is not measured again.  Raises :class:`DeviceError` where the phone goes away for good; what was measured is kept.
+    hold is not measured again, but failures with ``retry_failed``.  Raises :class:`DeviceError` where the phone goes away for good; what was measured is kept.
     """
     tools = toolchain(phone.profile, tuning_records)
     targets = {"cpu": tools.cpu, "gpu": tools.gpu}
@@ -83,11 +86,11 @@ def tune_kernels(
     log(f"{len(chosen)} kernels to tune" + (f", {len(found) - len(chosen)} take too little time" if plan else ""))
     deadline = time.monotonic() + 60 * minutes if minutes else float("inf")
     tuned: list[Tuned] = []
-    finished = left = 0
+    finished = left = failed = 0
     with RecordStore(records or default_records()) as store:
         profile = store.keep_profile(phone.profile.to_json())
-        kept = Trials(trials_beside(output), store, phone.profile.name, profile)
-        builder = BatchBuilder()
+        kept = Trials(trials_beside(output), store, phone.profile.name, profile, retry_failed)
+        builder = BatchBuilder(fcompile=linker_for(tools.cpu))
         runner = BatchRunner(phone, number=1, repeat=3, min_repeat_ms=MIN_REPEAT_MS, keep=kept.keep, log=log)
         settings = Settings(trials, early_stopping, tuner)
         tuning = KernelTuner(builder, runner, kept, output, settings, tools.records, deadline)
@@ -99,16 +102,19 @@ def tune_kernels(
                     break
                 name, *arguments = kernel.workload
                 task = autotvm.task.create(name, tuple(arguments), targets[kernel.processor])
-                one = tuning.tune(task, f"[Task {number:2d}/{len(chosen):2d}] ")
-                if one is None:
+                if tuning.finished(task):
                     finished += 1
-                else:
+                elif one := tuning.tune(task, f"[Task {number:2d}/{len(chosen):2d}] "):
                     tuned.append(one)
+                else:
+                    failed += 1
         finally:
             builder.close()
     if finished:
         log(f"{finished} kernels had been tuned before")
-    return Report(str(output), str(trials_beside(output)), tuple(tuned), finished, left)
+    if failed:
+        log(f"of {failed} kernels no configuration runs: the errors are in {trials_beside(output)}")
+    return Report(str(output), str(trials_beside(output)), tuple(tuned), finished, left, failed)
 
 
 def _worth(found: Sequence[Kernel]) -> list[Kernel]:

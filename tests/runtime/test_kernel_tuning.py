@@ -27,7 +27,7 @@ from tvm_codl.plan.plan import Placement
 from tvm_codl.records.kernel import KernelRecord
 from tvm_codl.records.store import RecordStore
 from tvm_codl.schedule import cpu_target, gpu_target
-from tvm_codl.schedule.transfer import read_records, scheduled
+from tvm_codl.schedule.transfer import plain, read_records, scheduled
 from tvm_codl.schedule.workloads import workloads
 from tvm_codl.workflow import partition, prepare
 
@@ -79,7 +79,7 @@ def tuned(task: Any, folder: Path, runner: Any = None, **settings: Any) -> tuple
     runner = runner or NullRunner(trials.keep)
     runner.keep = trials.keep
     tuner = KernelTuner(NullBuilder(n_parallel=4), runner, trials, folder / "best.log", Settings(**settings))
-    return tuner.tune(task), runner, trials
+    return None if tuner.finished(task) else tuner.tune(task), runner, trials
 
 
 def misbehaving(builder: BatchBuilder, *deeds: str) -> list[Any]:
@@ -254,6 +254,20 @@ def test_store_remembers_for_its_device_alone(task: Any, tmp_path: Path) -> None
         assert known[inputs[1].config.index].error_no == MeasureErrorNo.COMPILE_HOST
         assert inputs[2].config.index not in known  # it may have been the phone
         assert not Trials(None, store, "another phone").known(task)
+        again = [one.config.index for one, _ in Trials(None, store, "phone", retry_failed=True).known(task)]
+        assert again == [inputs[0].config.index]
+
+
+def test_one_processors_kernel_does_not_pass_for_the_others(tmp_path: Path) -> None:
+    """With as many lanes an operator's kernels on either processor have one workload."""
+    cpu, gpu = conv_task(cpu_target(lanes=8)), conv_task(gpu_target(cpu_target(lanes=8), lanes=8))
+    assert plain(cpu.workload)[1:] == plain(gpu.workload)[1:]
+    _, runner, trials = tuned(cpu, tmp_path, trials=2)
+    for one in inputs_of(gpu, *first_legal(gpu, 2)):
+        trials.keep(one, MeasureResult((1e-3,), 0, 0.1, 1.0))
+    tuner = KernelTuner(NullBuilder(n_parallel=4), runner, trials, tmp_path / "best.log", Settings(trials=2))
+    assert tuner.finished(cpu) and not tuner.finished(gpu)
+    assert tuner.tune(gpu).processor == "gpu" and tuner.finished(gpu)
 
 
 def test_lowering_asks_for_what_building_asks_for() -> None:
@@ -287,4 +301,10 @@ def test_kernels_of_a_plan_are_those_that_its_library_asks_for() -> None:
         build(partition(prepared, plan), targets["cpu"], targets["gpu"])
     assert {(k.processor, k.workload) for k in found} == set(context.seen)
     assert [k.ms for k in found] == sorted((k.ms for k in found), reverse=True)
+    convolution = next(o for o in prepared.graph.operators if prepared.axes[o.id].get("height"))
+    over = Placement("split", "height", 8, (2, 0))
+    lines = [msgspec.structs.replace(o, placement=over) if o.operator == convolution.id else o for o in plan.operators]
+    overlapping = msgspec.structs.replace(plan, operators=tuple(lines))
+    probes = plan_probes(overlapping, prepared.graph, prepared.axes, ("cpu",))
+    assert next((p.lo, p.hi) for p, _ in probes if p.operator == convolution.id) == (0, 10), "as it is built"
     assert all(k.processor == "cpu" for k in kernels(prepared.graph, network_probes(prepared.graph, ["cpu"]), targets))

@@ -10,14 +10,13 @@ import numpy as np
 import tvm
 from tvm import autotvm, te
 
-from tvm_codl.build.library import linker
+from tvm_codl.build.library import linker_for
 from tvm_codl.cli.main import main
 from tvm_codl.cli.options import phone_options
 from tvm_codl.cli.output import talk
 from tvm_codl.errors import CheckFailed
 from tvm_codl.measure.kernels.build import PASS_CONFIG, BatchBuilder
 from tvm_codl.measure.kernels.run import BatchRunner
-from tvm_codl.platforms import name_of, platform
 from tvm_codl.targets import toolchain
 
 #: Rounding: float32 sums of up to some thousand products, in another order than numpy's.
@@ -65,12 +64,6 @@ def product(size: int) -> Any:
     schedule[tile].vectorize(column)
     config.add_flop(2 * size**3)
     return schedule, [a, b, c]
-
-
-def linker_for(target: tvm.target.Target) -> Any:
-    """What links for the phone: the NDK's compiler for Android, None (the host's) for a phone like this machine."""
-    name = name_of(str(target.host.attrs.get("mtriple", "")))
-    return None if name == "host" else linker(platform(name))
 
 
 def run(phone: Any, target: tvm.target.Target, size: int, name: str, output: Path) -> float:

@@ -105,6 +105,15 @@ class Library:
         return path
 
 
+def linker_for(target: tvm.target.Target) -> Callable[..., None] | None:
+    """What links for a target with LLVM code, its own or its host's: :func:`linker` of its platform, None for the host's.
+
+    Raises :class:`UserError` where that platform has no compiler here.
+    """
+    name = name_of(str((target.host or target).attrs.get("mtriple", "")))
+    return None if name == "host" else linker(platform(name))
+
+
 def linker(where: Platform) -> Callable[..., None]:
     """``ndk.create_shared`` with the compiler and the options of a platform."""
 

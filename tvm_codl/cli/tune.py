@@ -10,6 +10,7 @@ import click
 from tvm_codl.cli.options import FILE, json_option, load, model_options, named_plan, phone_options, records_option
 from tvm_codl.cli.output import print_json, print_table, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
+from tvm_codl.errors import DeviceError, UsageError
 
 
 @click.command()
@@ -29,17 +30,21 @@ from tvm_codl.cli.output_file import OUTPUT_FILE
 @click.option("--plan", "given", default="", metavar="PLAN", help="Tune the pieces that this plan uses, longest first.")
 @records_option
 @click.option("--tuning-records", type=FILE, help="AutoTVM records to start from, beside the shipped ones.")
+@click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
 @click.option("-o", "--output", type=OUTPUT_FILE, help="AutoTVM records of the best.  [default: MODEL's name, .log]")
 @json_option
 def command(
     source: str, shape: Any, reach: Any, processor: str, trials: int, early_stopping: int, tuner: str, minutes: float,
-    given: str, records: Path | None, tuning_records: Path | None, output: Path | None, as_json: bool,
+    given: str, records: Path | None, tuning_records: Path | None, retry_failed: bool,
+    output: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Tune the kernels of MODEL (an ONNX file or zoo:NAME) on a phone, with AutoTVM.
 
     The best configuration of each kernel goes to FILE.log, for --tuning-records of the other commands, and every trial to
     FILE.trials.log and the record store.  After an interruption the same command goes on from there.
     """
+    if click.get_current_context().params["rpc_phones"] > 1:
+        raise UsageError("kernels are tuned on one phone", "--rpc-phones is for measuring", "leave out --rpc-phones")
     model = load(source, shape)
     from tvm_codl.report.kernels import tuned_table
     from tvm_codl.tuning import tune_kernels
@@ -53,8 +58,12 @@ def command(
             prepared, phone, output, plan=plan,
             processors=("cpu", "gpu") if processor == "both" else (processor,),
             trials=trials, early_stopping=early_stopping, tuner=tuner, minutes=minutes, records=records,
-            tuning_records=tuning_records, log=talk,
+            tuning_records=tuning_records, retry_failed=retry_failed, log=talk,
         )  # fmt: skip
+    if report.failed and not report.tuned and not report.finished:
+        raise DeviceError(
+            "no kernel runs", f"{report.failed} were tried; {report.trials} has their errors", "tvm-codl doctor"
+        )
     if as_json:
         print_json(report)
         return

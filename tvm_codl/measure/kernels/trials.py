@@ -34,20 +34,29 @@ class Trials:
     """What is known of one phone's kernels.  A line that a killed process left half written is taken out.
 
     ``log`` is a file of AutoTVM's JSON lines that grows; ``store`` gets the same.  Raises :class:`UserError` for a log that
-    is none.
+    is none.  With ``retry_failed`` what failed before is not known.
     """
 
-    def __init__(self, log: Path | None, store: RecordStore | None, device: str = "", profile: str = "") -> None:
+    def __init__(
+        self,
+        log: Path | None,
+        store: RecordStore | None,
+        device: str = "",
+        profile: str = "",
+        retry_failed: bool = False,
+    ) -> None:
         self.log, self.store, self.device, self.profile = log, store, device, profile
         self._known: dict[tuple[str, Any], dict[Knobs, Pair]] = {}
         if store is not None:
             for record in store.kernels():
-                if record.device == device:
+                if record.device == device and not (retry_failed and record.error_no):
                     self._remember(*_decoded(kernel_line(record), f"a trial in {store.path}", _LEFT_OUT))
         if log is not None and log.exists():
             for number, line in enumerate(_whole_lines(log), 1):
                 if line.strip() and not line.startswith("#"):
-                    self._remember(*_decoded(line, f"{log}:{number}", "remove the line, or give another file with -o"))
+                    one, result = _decoded(line, f"{log}:{number}", "remove the line, or give another file with -o")
+                    if not (retry_failed and result.error_no):
+                        self._remember(one, result)
 
     def keep(self, one: MeasureInput, result: MeasureResult) -> None:
         """Called with each result as soon as it is there."""

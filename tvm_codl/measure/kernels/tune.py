@@ -24,6 +24,7 @@ from tvm_codl.measure.kernels.progress import Progress
 from tvm_codl.measure.kernels.run import BatchRunner
 from tvm_codl.measure.kernels.trials import Pair, Trials, append, knobs_of, legal
 from tvm_codl.measure.kernels.tuners import make_tuner
+from tvm_codl.schedule.target import is_gpu
 from tvm_codl.schedule.transfer import plain, read_records, scheduled
 
 #: The winner must take less than this share of the estimate's time.
@@ -70,17 +71,24 @@ class KernelTuner:
         self.option = autotvm.measure_option(builder=builder, runner=runner)
         with scheduled([*tuning_records, *([best] if best.exists() else [])]) as context:
             self._context = context
-        self._written = {record.workload for _, record in read_records(best)} if best.exists() else set()
+        # The processors' kernels of one operator may have equal workloads.
+        self._written = {(on, r.workload) for on, r in read_records(best)} if best.exists() else set()
+
+    def finished(self, task: Any) -> bool:
+        """Whether ``task`` was tuned before, with as many trials as it is to have."""
+        known = self.trials.known(task)
+        return _key(task) in self._written and (self._left(task, known) <= 0 or self._settled(known))
+
+    def _left(self, task: Any, known: Sequence[Pair]) -> int:
+        return min(self.settings.trials, len(legal(task.config_space))) - len(known)
 
     def tune(self, task: Any, prefix: str = "") -> Tuned | None:
-        """Tunes ``task``; None where it was finished before.
+        """Tunes ``task``; None where nothing of it runs.
 
         What is on record is not measured again.  Raises :class:`DeviceError` where the phone does not come back.
         """
         known = self.trials.known(task)
-        left = min(self.settings.trials, len(legal(task.config_space))) - len(known)
-        if plain(task.workload) in self._written and (left <= 0 or self._settled(known)):
-            return None
+        left = self._left(task, known)
         before = len(known)
         silent, GLOBAL_SCOPE.silent = GLOBAL_SCOPE.silent, True
         progress = Progress(prefix, before + max(0, left), before)
@@ -155,12 +163,17 @@ class KernelTuner:
             winner = 0
         costs = tuple(sorted(times[winner]))
         append(self.best, inputs[winner], MeasureResult(costs, 0, 0.0, time.time()))
-        self._written.add(plain(task.workload))
+        self._written.add(_key(task))
         seconds = float(np.median(costs))
         return Tuned(
-            "gpu" if "gpu" in task.target.keys else "cpu", task.name, float(np.median(times[0])) * 1e3, seconds * 1e3,
+            _key(task)[0], task.name, float(np.median(times[0])) * 1e3, seconds * 1e3,
             task.flop / seconds / 1e9, len(known), new,
         )  # fmt: skip
+
+
+def _key(task: Any) -> tuple[str, Any]:
+    """Processor and workload, as :func:`~tvm_codl.schedule.transfer.read_records` has them."""
+    return "gpu" if is_gpu(task.target) else "cpu", plain(task.workload)
 
 
 class _Best:

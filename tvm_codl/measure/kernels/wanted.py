@@ -48,7 +48,8 @@ def plan_probes(
         operator, place = graph.operators[planned.operator], planned.placement
         if place.on == "split":
             extent = axes[operator.id][place.axis].extent
-            parts = [("cpu", 0, place.at), ("gpu", place.at, extent)]
+            cpu, gpu = place.parts(extent)
+            parts = [("cpu", *cpu), ("gpu", *gpu)]
         else:
             parts = [(place.on, 0, 0)]
         for processor, lo, hi in parts:
