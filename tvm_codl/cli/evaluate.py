@@ -10,6 +10,7 @@ import click
 from tvm_codl.cli.options import FILE, chosen_records_options, json_option
 from tvm_codl.cli.output import print_json, print_table, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
+from tvm_codl.errors import UsageError, UserError
 
 if TYPE_CHECKING:
     from tvm_codl.cost.evaluation import Result, Scatter
@@ -36,6 +37,7 @@ def command(
 
     Operator shapes are held out whole, all their pieces with them, a fifth at a time.
     """
+    _check_usage()
     from tvm_codl.report import evaluation as report
 
     if phones is not None:
@@ -58,6 +60,26 @@ def command(
         talk(f"picture: {picture}")
 
 
+#: What says which records, or which model, and has no say in an evaluation of phones' measurements.
+OF_RECORDS = frozenset(("records", "model_file", "device", "build", "tuning_records"))
+
+
+def _check_usage() -> None:
+    """Raises :class:`UsageError` for options that would have no say."""
+    context = click.get_current_context()
+    named = {
+        parameter.name: max(parameter.opts, key=len)
+        for parameter in context.command.params
+        if context.get_parameter_source(parameter.name or "") == click.core.ParameterSource.COMMANDLINE
+    }
+    if "phones" in named and (others := [named[name] for name in sorted(OF_RECORDS & named.keys())]):
+        raise UsageError(
+            f"{', '.join(others)}: not with --phones, which learns from its folder", next="leave out either"
+        )
+    if "quick" in named and "phones" not in named:
+        raise UsageError("--quick is for --phones", next="leave it out, or add --phones FOLDER")
+
+
 def _on_records(
     records: Path | None, model_file: Path | None, device: str, build: str, tuning_records: Path | None
 ) -> tuple[list[Result], list[Scatter], str, object]:
@@ -67,10 +89,14 @@ def _on_records(
     from tvm_codl.device.opencl import default_records
     from tvm_codl.tiling.tuned import used
 
-    chosen = choose(records or default_records(), device, build, log=talk)
+    model = CostModel.load(model_file) if model_file is not None else None
+    own = model.provenance.get("device", "") if model is not None else ""
+    if device and own and device != own:
+        raise UserError(f"the model is of {own}", f"--device {device}", "leave out --device, or --model")
+    chosen = choose(records or default_records(), device or own, build, log=talk)
     talk(f"{len(chosen.records)} records of {chosen.device}, build {chosen.build}")
-    if model_file is not None:
-        found = judge(CostModel.load(model_file), chosen.samples, chosen.device)
+    if model is not None and model_file is not None:
+        found = judge(model, chosen.samples, chosen.device)
         return found.results, found.scatter, f"{model_file.name} on what it was not trained on", found
     found = hold_out(chosen.samples, chosen.facts, used([tuning_records] if tuning_records else []), chosen.device)
     shapes = ", ".join(f"{n} shapes on the {p}" for p, n in found.shapes.items())

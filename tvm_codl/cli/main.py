@@ -93,6 +93,9 @@ def run(arguments: list[str], command: click.Command = cli, name: str = "tvm-cod
     except CodlError as error:
         return _tell(error)
     except OSError as error:
+        # The dynamic linker's words have no number: TVM's wheel does not declare the LLVM that it needs.
+        if error.errno is None and "shared object" in str(error):
+            return _tell(UserError("a TVM with Relay cannot be imported", str(error), "tvm-codl doctor"))
         told = _of_a_file(error)
         if told is None:
             raise

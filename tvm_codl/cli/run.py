@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tvm_codl.report.statistics import Statistics
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 #: Parameters that say how a MODEL becomes a library; a library has all that in it.
-OF_A_MODEL = frozenset(("shape", "budget", "records", "tuning_records", "given"))
+OF_A_MODEL = frozenset(("shape", "budget", "records", "tuning_records", "given", "rpc_phones"))
 
 
 @click.command()
@@ -75,7 +76,8 @@ def command(
     else:
         _print(summary, times, plans)
     if outputs is not None:
-        np.savez(outputs, allow_pickle=False, **results)
+        with outputs.open("wb") as file:  # by its name alone numpy would add .npz
+            np.savez(file, allow_pickle=False, **results)
         talk(f"outputs: {outputs}")
     if timeline is not None:
         write_timeline(timeline, events, source)
@@ -134,9 +136,15 @@ def _plans(module: Any) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+        with path.open("rb") as opened:
+            file = np.load(opened, allow_pickle=False)
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise ValueError("it is one array, without a name")
+            found = {name: file[name] for name in file.files}
+        if others := [name for name, value in found.items() if not isinstance(value, np.ndarray)]:
+            raise ValueError(f"{others[0]} is no array")
+        return found
+    except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise UserError(
             f"{path} is no .npz file of arrays", str(error), "write it with numpy.savez(FILE, input_name=array)"
         ) from error

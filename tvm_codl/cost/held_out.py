@@ -90,8 +90,14 @@ def hold_out(
 def judge(model: CostModel, samples: Sequence[Sample], name: str = "") -> HeldOut:
     """A given model on those samples of its device that it does not hold as measurements.
 
-    Raises :class:`UserError` where it holds them all.
+    Raises :class:`UserError` where there are none of its device, and where it holds them all.
     """
+    if all(sample.device != model.device for sample in samples):
+        raise UserError(
+            "none of these records is of the model's phone",
+            f"{len(samples)} samples; the model is of {model.provenance.get('device') or 'a phone that it does not name'}",
+            "leave out --model, or name the records of that phone: --records FILE --device NAME",
+        )
     results: list[Result] = []
     scatter: list[Scatter] = []
     counts: dict[str, int] = {}

@@ -2,7 +2,7 @@
 
 Between neighbouring shapes latency is smooth once the schedule's own numbers (waves, tiles) are among the features;
 a process interpolates there where trees can only repeat what they saw.  It is a linear trend plus a Matern 3/2
-covariance with one length a column, learned by maximum likelihood (Rasmussen and Williams, Gaussian Processes for
+covariance with one length a column, of greatest posterior density (Rasmussen and Williams, Gaussian Processes for
 Machine Learning, 2006, chapters 2, 4.2 and 5.4).
 """
 

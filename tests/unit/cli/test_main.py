@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
@@ -99,6 +100,19 @@ def test_a_file_that_cannot_be_used_is_the_users_error(
     monkeypatch.setattr(cli, "get_command", lambda ctx, name: fail)
     assert run(["plan"]) == 1
     assert capsys.readouterr() == ("", f"error: {told}")
+
+
+def test_a_tvm_without_the_library_that_it_needs_is_sent_to_doctor(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def fail() -> None:
+        ctypes.CDLL("libno_such_llvm.so.22")
+
+    monkeypatch.setattr(cli, "get_command", lambda ctx, name: fail)
+    assert run(["plan"]) == 1
+    told = capsys.readouterr().err
+    assert "libno_such_llvm.so.22: cannot open shared object file" in told and "next: tvm-codl doctor" in told
 
 
 def test_an_error_that_names_no_file_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

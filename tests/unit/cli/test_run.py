@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from tvm_codl.cli.main import run
@@ -33,3 +38,30 @@ def test_what_a_library_takes_is_not(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_model_takes_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["run", "zoo:nothing", "--plan", "cpu-only", "--budget", "3"]) == 1
     assert "the zoo has no model" in capsys.readouterr().err
+
+
+def one_array(path: Path) -> None:
+    with path.open("wb") as file:
+        np.save(file, np.zeros(3))
+
+
+def damaged(path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez_compressed(file, x=np.zeros(1000))
+    content = bytearray(path.read_bytes())
+    content[60:80] = bytes(20)
+    path.write_bytes(content)
+
+
+def other_archive(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.txt", "not an array")
+
+
+@pytest.mark.parametrize("write", [one_array, damaged, other_archive, Path.touch])
+def test_inputs_that_are_no_arrays_by_name_are_refused(
+    write: Callable[[Path], object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "in.npz")
+    assert run(["run", "model.so", "-i", str(tmp_path / "in.npz")]) == 1
+    assert "in.npz is no .npz file of arrays" in capsys.readouterr().err

@@ -118,6 +118,8 @@ def test_estimates_are_surer_near_a_measurement(store: Path) -> None:
     assert np.median(near) < np.median(far)
     with pytest.raises(UserError, match="every one"):
         judge(model, own)
+    with pytest.raises(UserError, match="of the model's phone"):
+        judge(model, [s for s in chosen.samples if s.device != chosen.facts])
     assert judge(CostModel.fit(unknown), own).samples
 
 
