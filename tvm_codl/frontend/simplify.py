@@ -7,7 +7,7 @@ import tvm
 from tvm import relay
 
 from tvm_codl.frontend.fold import fold_constants
-from tvm_codl.frontend.rewrite import Site, is_call, rewrite, value_of
+from tvm_codl.frontend.rewrite import Site, is_call, rewrite, shape_of, value_of
 
 
 def simplify(module: tvm.IRModule) -> tvm.IRModule:
@@ -42,17 +42,20 @@ def _merge(site: Site) -> relay.Expr | None:
     if site.op not in ("add", "multiply", "divide") or not site.call.checked_type.dtype.startswith("float"):
         return None
     op, (x, y) = site.op, site.args
-    constant = value_of(y)
+    constant, operand = value_of(y), site.call.args[0]
     if constant is None and op != "divide" and value_of(x) is not None:
-        x, y, constant = y, x, value_of(x)
+        x, y, constant, operand = y, x, value_of(x), site.call.args[1]
     if constant is None:
         return None
+    rank = len(shape_of(operand))
     if op == "divide":
         op, constant = "multiply", np.asarray(1.0 / constant, constant.dtype)
     inner = value_of(x.args[1]) if is_call(x, op) else None
     if inner is not None and site.uses[x] == 1:
         constant = np.asarray(inner + constant if op == "add" else inner * constant)
         x = x.args[0]
+        if inner.ndim >= rank:  # how many axes what is left has does not show
+            rank = 0
     if op == "multiply" and is_call(x, "add") and is_call(x.args[0], "nn.conv2d_transpose") and site.uses[x] == 1:
         # FoldScaleAxis knows no transposed convolution: bring the scale next to it, for ``transposed`` to fold.
         bias = value_of(x.args[1])
@@ -61,7 +64,7 @@ def _merge(site: Site) -> relay.Expr | None:
     if op == "multiply" and constant.size == 1 and _ends_convolution(x):
         # FoldScaleAxis knows a scale by its having one value for each channel.
         constant = np.full((site.shape[1], 1, 1), constant.reshape(()), constant.dtype)
-    if constant.size == 1:
+    if constant.size == 1 and constant.ndim <= rank:  # one of more axes gives them to the result
         constant = constant.reshape(())
     return getattr(relay, op)(x, relay.const(constant))
 

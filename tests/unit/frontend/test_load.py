@@ -141,6 +141,15 @@ def test_value_used_twice_is_not_merged_away(tmp_path: Path) -> None:
     assert_right(model)
 
 
+@pytest.mark.parametrize("before", [None, np.full(1, 2, np.float32), np.full((1, 1, 1), 2, np.float32)])
+def test_a_single_value_of_more_axes_gives_them_to_the_result(tmp_path: Path, before: np.ndarray | None) -> None:
+    weights = {"three": np.full((1, 1, 1), 3, np.float32)} | ({} if before is None else {"two": before})
+    nodes = [helper.make_node("Mul", ["x", "two"], ["a"])] if before is not None else []
+    nodes.append(helper.make_node("Mul", ["a" if nodes else "x", "three"], ["y"]))
+    model = load_model(str(save(tmp_path / "m.onnx", nodes, [2, 3], [1, 2, 3], weights)))
+    assert_right(model)
+
+
 def test_unknown_operators_are_all_listed(tmp_path: Path) -> None:
     nodes = [helper.make_node("Frobnicate", ["x"], ["a"]), helper.make_node("Mystery", ["a"], ["y"])]
     path = save(tmp_path / "u.onnx", nodes, [1], [1])
