@@ -45,10 +45,10 @@ class PhoneState(msgspec.Struct, frozen=True):
 #: waits for the CPU's part, loses the less the fewer the meetings are and the earlier the CPU's part would have been
 #: done; at the end nothing makes up for it.  Who waits for the GPU's end may do so on any core.  A GPU that gets too hot typically halves its clock.
 STATES = (
-    PhoneState("cpu busy", "cpu busy", cpu=2.0, wait_ms=0.1, end_ms=1.0, windows=8),
-    PhoneState("cpu busier", "cpu busy", cpu=2.5, wait_ms=0.1, end_ms=1.0, windows=8),
-    PhoneState("cpu busier, few meetings", "cpu busy", cpu=2.5, wait_ms=0.3, end_ms=1.0, windows=8),
-    PhoneState("cpu very busy", "cpu busy", cpu=3.0, wait_ms=0.1, end_ms=1.0, windows=8),
+    PhoneState("cpu busy", "cpu busy", cpu=2.2, wait_ms=0.2, end_ms=1.0, windows=8),
+    PhoneState("cpu busier", "cpu busy", cpu=2.5, wait_ms=0.3, end_ms=1.0, windows=8),
+    PhoneState("cpu busy, few meetings", "cpu busy", cpu=2.0, wait_ms=0.6, end_ms=2.0, windows=8),
+    PhoneState("cpu busy, fewest meetings", "cpu busy", cpu=2.0, wait_ms=1.2, end_ms=3.0, windows=8),
     PhoneState("gpu throttled", "gpu throttled", gpu=2.0),
 )
 
