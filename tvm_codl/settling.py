@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,18 +84,27 @@ def with_settings(
     return msgspec.structs.replace(plan, settings=chosen), ratios
 
 
-def settings_option(
-    text: str, prepared: Prepared, plan: Plan, phone: Any, tuning_records: Path | None, log: Callable[[str], None]
-) -> Plan:
-    """``plan`` with what ``--settings`` says: ``auto`` measures, ``default`` takes the defaults, else a JSON file.
+def settings_option(text: str) -> Settings | None:
+    """What ``--settings`` says: ``default`` the defaults, ``auto`` None, for they are to be measured, else a JSON file.
 
-    Raises :class:`UserError` for a file that holds no settings, or some that the phone cannot do.
+    Raises :class:`UserError` for a file that holds no settings.
     """
     if text == "auto":
+        return None
+    return DEFAULT if text == "default" else read_settings(Path(text))
+
+
+def settled(
+    prepared: Prepared, plan: Plan, wanted: Settings | None, phone: Any, tuning_records: Path | None, log: Log
+) -> Plan:
+    """``plan`` with the settings ``wanted``, or where that is None, with those that are measured to be the fastest.
+
+    Raises :class:`UserError` for settings that the phone cannot do.
+    """
+    if wanted is None:
         return with_settings(prepared, plan, phone, tuning_records, log)[0]
-    settings = DEFAULT if text == "default" else read_settings(Path(text))
-    check_settings(settings, phone.profile)
-    return msgspec.structs.replace(plan, settings=settings)
+    check_settings(wanted, phone.profile)
+    return msgspec.structs.replace(plan, settings=wanted)
 
 
 def read_settings(path: Path) -> Settings:

@@ -17,7 +17,7 @@ from tvm_codl.measure.choices import offered
 from tvm_codl.plan.explain import uniform_plan
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.settings import DEFAULT, Settings
-from tvm_codl.settling import settings_option, with_settings
+from tvm_codl.settling import settings_option, settled, with_settings
 from tvm_codl.workflow import Prepared, build_library, open_library, prepare
 
 
@@ -54,7 +54,7 @@ def test_each_setting_that_the_phone_can_vary_is_measured(phone: Any, small: Pre
 def test_settings_of_a_file_go_into_the_library(phone: Any, small: Prepared, plan: Plan, tmp_path: Path) -> None:
     core = phone.profile.cpu_cores[0]
     (tmp_path / "settings.json").write_text('{"flush_every": 3, "cpu_threads": 1, "cpu_cores": [%d]}' % core)  # noqa: UP031
-    given = settings_option(str(tmp_path / "settings.json"), small, plan, phone, None, print)
+    given = settled(small, plan, settings_option(str(tmp_path / "settings.json")), phone, None, print)
     assert given.settings == Settings(3, 1, (core,))
     inputs = small.model.sample_inputs()
     results = []
@@ -83,9 +83,9 @@ def test_what_the_phone_cannot_do_is_refused(
     assert not phone.profile.float16
     (tmp_path / "settings.json").write_text(text)
     with pytest.raises(UserError, match=words):
-        settings_option(str(tmp_path / "settings.json"), small, plan, phone, None, print)
+        settled(small, plan, settings_option(str(tmp_path / "settings.json")), phone, None, print)
     with pytest.raises(UserError, match="cannot be read"):
-        settings_option(str(tmp_path / "none.json"), small, plan, phone, None, print)
+        settings_option(str(tmp_path / "none.json"))
 
 
 def test_a_library_is_not_built_for_a_phone_that_cannot_run_it(

@@ -69,8 +69,10 @@ def command(
     from tvm_codl.plan.explanation import explanation_text
     from tvm_codl.plan.files import dump_plan, plan_json
     from tvm_codl.plan.what_if import parse_asked, what_if, what_if_text
+    from tvm_codl.settling import settings_option, settled
     from tvm_codl.workflow import make_plan, prepare
 
+    wanted = settings_option(settings)  # before anything is measured: what is wrong with the file shows now
     prepared = prepare(model)
     table = read_power(power) if power else None
     stores: dict[str, Any] = {"records": records, "tuning_records": tuning_records}
@@ -89,10 +91,10 @@ def command(
             else:
                 plan = make_plan(prepared, phone, budget_s=budget, log=talk, **stores)
     if settings != "default":
-        from tvm_codl.settling import settings_option
-
+        if output is not None:  # settling may fail
+            dump_plan(plan, output)
         with reach() as phone:
-            plan = settings_option(settings, prepared, plan, phone, tuning_records, talk)
+            plan = settled(prepared, plan, wanted, phone, tuning_records, talk)
     if plan.predicted_mj:
         talk(f"predicted {plan.predicted_mj:.3f} mJ a run: by the power table, a model and not a measurement")
     if changed is not None:

@@ -41,7 +41,10 @@ class Ratio(msgspec.Struct, frozen=True):
 
 
 def check_settings(settings: Settings, profile: DeviceProfile) -> None:
-    """Raises :class:`UserError` for what a device of that profile cannot do, or this version cannot build."""
+    """Raises :class:`UserError` for what a device of that profile cannot do, or this version cannot build.
+
+    Of a profile of any phone (:mod:`tvm_codl.device.generic`), which names no cores, the phone itself says what it can do.
+    """
     if settings.gpu_memory == "image":
         raise UserError(
             "gpu_memory image cannot be built yet",
@@ -49,6 +52,8 @@ def check_settings(settings: Settings, profile: DeviceProfile) -> None:
             "co-executor makes none for weights and for what a region keeps to itself",
             'use "gpu_memory": "buffer"',
         )
+    if not profile.cpu_cores:
+        return
     if settings.gpu_float == "float16" and not profile.float16:
         raise UserError(
             f"{profile.gpu_name or 'the GPU'} cannot compute in float16",

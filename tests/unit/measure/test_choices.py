@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tvm_codl.device.generic import generic_profile
 from tvm_codl.device.profile import Cluster, DeviceProfile
 from tvm_codl.errors import UserError
 from tvm_codl.measure.choices import check_settings, choose, core_sets, offered, race, varied
@@ -122,3 +123,10 @@ def test_what_the_device_cannot_do_is_refused_with_words(settings: Settings, wor
     with pytest.raises(UserError, match=words):
         check_settings(settings, msgspec.structs.replace(PHONE, float16=False))
     check_settings(Settings(16, 8, gpu_float="float16"), PHONE)
+
+
+def test_a_library_for_any_phone_may_have_the_settings_that_one_phone_was_given() -> None:
+    anyone = generic_profile("android-arm64")
+    check_settings(Settings(16, 4, (4, 5, 6, 7), gpu_float="float16"), anyone)
+    with pytest.raises(UserError, match="image cannot be built yet"):
+        check_settings(Settings(gpu_memory="image"), anyone)
