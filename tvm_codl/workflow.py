@@ -239,6 +239,7 @@ def library_for(prepared: Prepared, plan: Plan, tools: Toolchain, log: Log) -> P
 def libraries_for(prepared: Prepared, plans: Mapping[str, Plan], tools: Toolchain, log: Log) -> dict[str, Path]:
     """:func:`library_for` for several plans; what is missing is built on all cores."""
     common = hashlib.sha256(msgspec.json.encode(prepared.graph) + tools.build_id.encode())
+    common.update(msgspec.json.encode(prepared.model.outputs))
     for key, value in prepared.weights.items():
         common.update(key.encode() + np.ascontiguousarray(value).tobytes())
     paths = {}
