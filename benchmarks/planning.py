@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import time
 from pathlib import Path
 from statistics import median
@@ -24,6 +25,8 @@ LIMIT_S = 0.5
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[variable] = str(CORES)
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.predict import SAMPLES, samples  # noqa: E402
 from tvm_codl.cost.model import CostModel  # noqa: E402

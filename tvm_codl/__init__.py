@@ -27,6 +27,8 @@ _NAMES = {
     "connect": "device.reach",
     "connect_fleet": "measure.fleet",
     "Phone": "device.reach",
+    "Proxy": "device.spec",
+    "Tracker": "device.spec",
     "DeviceProfile": "device.profile",
     "prepare": "workflow",
     "make_plan": "workflow",

@@ -19,7 +19,7 @@ from tvm_codl.device.opencl import default_records
 from tvm_codl.device.power import Power
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
-from tvm_codl.learning import Log, learn, learner
+from tvm_codl.learning import Log, learn, learner, priced
 from tvm_codl.measure.budget import Budget
 from tvm_codl.plan.energy import Energy, least_energy
 from tvm_codl.plan.plan import Plan
@@ -69,7 +69,8 @@ def recall(
         name = device or max(newest, key=lambda one: newest[one])
         known = list(store.query(device=name, mode="alone"))
         profile = _profile(store, known, name)
-    tools = toolchain(profile, tuning_records)
+        tools = toolchain(profile, tuning_records)
+        runs = list(store.plans(device=name, build=tools.kernel_id))
     own = [record for record in known if record.build == tools.kernel_id]
     kept = kept_sharing(path, name, tools.kernel_id)
     sharing = usual_sharing(path, name, tools.kernel_id)
@@ -83,8 +84,7 @@ def recall(
     when = datetime.fromtimestamp(kept.when).astimezone().strftime("%Y-%m-%d %H:%M")
     log(f"priced by {len(own)} records of {name}, and what sharing cost there on {when}: no phone was asked")
     model = learner(profile, tools)(own)
-    problem = Problem(prepared.graph, prepared.axes, model, sharing, prepared.name, name)
-    return Known(problem, model, profile)
+    return Known(priced(prepared, model, sharing, name, runs), model, profile)
 
 
 def known(
@@ -99,8 +99,13 @@ def known(
 ) -> Known:
     """:func:`recall`, or where too little was kept, what measuring the phone that ``reach`` opens teaches.
 
-    Raises :class:`UserError` where that phone is another one than ``device``.
+    Without ``device``, and where several were measured, that phone is asked which it is.  Raises :class:`UserError` where
+    it is another one than ``device``.
     """
+    if not device and len(kept := _devices(records or default_records())) > 1:
+        log(f"{len(kept)} devices were measured: asking the phone which it is")
+        with reach() as phone:
+            device = phone.profile.name
     try:
         return recall(prepared, records, tuning_records, device, log)
     except NotKept as missing:
@@ -133,7 +138,7 @@ def energy_plan(
     energy = Energy(needed(power, phone.profile))
     problem = _learned(prepared, phone, budget_s, records, tuning_records, log).problem
     network = (problem.graph, problem.options, problem.sharing, problem.axes)
-    return least_energy(*network, energy, problem.name, problem.device)
+    return problem.corrected(least_energy(*network, energy, problem.name, problem.device))
 
 
 def needed(power: Power | None, profile: DeviceProfile) -> Power:
@@ -154,6 +159,14 @@ def _learned(
 ) -> Known:
     found, problem = learn(prepared, phone, Budget(seconds=budget_s), log, records, tuning_records)
     return Known(problem, found.model, phone.profile)
+
+
+def _devices(path: Path) -> list[str]:
+    """Those with measurements in a store, which need not exist."""
+    if not path.is_file():
+        return []
+    with RecordStore(path) as store:
+        return sorted({total[0] for total in store.totals()})
 
 
 def _profile(store: RecordStore, records: list[Record], name: str) -> DeviceProfile:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import msgspec
 from tvm_codl.cost.device import DeviceFacts
 from tvm_codl.cost.kept_sharing import keep_sharing, usual_sharing
 from tvm_codl.cost.model import CostModel, samples_of
+from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.device.opencl import default_records
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.measure.budget import Budget
@@ -20,6 +21,7 @@ from tvm_codl.measure.sharing import measure_sharing
 from tvm_codl.plan.measured import calibrated, correction
 from tvm_codl.plan.problem import Problem
 from tvm_codl.prepared import Prepared
+from tvm_codl.records.plan_record import PlanRecord
 from tvm_codl.records.record import Record
 from tvm_codl.records.store import RecordStore
 from tvm_codl.targets import Toolchain, toolchain
@@ -92,12 +94,23 @@ def learn(
             retry_failed=retry_failed,
         )
         runs = list(store.plans(device=phone.profile.name, build=tools.kernel_id))
-    factor, own = correction(runs, prepared.graph), calibrated(runs, prepared.graph)
-    if factor != 1:
-        log(f"plans that share took {factor:.3f} times as long as predicted on this phone: so are they predicted now")
-    device = phone.profile.name
-    problem = Problem(prepared.graph, prepared.axes, found.model, sharing, prepared.name, device, factor, own)
+    problem = priced(prepared, found.model, sharing, phone.profile.name, runs)
+    if problem.correction != 1:
+        log(
+            f"plans that share took {problem.correction:.3f} times as long as predicted on this phone: "
+            "so are they predicted now"
+        )
     return msgspec.structs.replace(found, plan=problem.corrected(found.plan)), problem
+
+
+def priced(
+    prepared: Prepared, model: CostModel, sharing: SharingCost, device: str, runs: Sequence[PlanRecord]
+) -> Problem:
+    """A network with what was learned of its costs on a device, and by how much its plans and others' took longer there:
+    ``runs`` are plans that were run, with the kernels of today."""
+    graph = prepared.graph
+    factors = correction(runs, graph), calibrated(runs, graph)
+    return Problem(graph, prepared.axes, model, sharing, prepared.name, device, *factors)
 
 
 def learner(profile: DeviceProfile, tools: Toolchain) -> Callable[[Iterable[Record]], CostModel]:
@@ -143,4 +156,5 @@ def measuring(prepared: Prepared, phone: Any, tools: Toolchain, store: RecordSto
         store,
         log,
         tools.scheduled,
+        library_id=tools.build_id,
     )

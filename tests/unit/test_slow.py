@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 from tests import slow
 from tests.slow import Tier
 
+pytestmark = pytest.mark.skipif(
+    shutil.which("git") is None or not (slow.ROOT / ".git").exists(), reason="the slow tier's table is a repository's"
+)
 MARKED = re.compile(r"^\s*@?(?:pytestmark = \[?)?pytest\.mark\.slow\b|marks=.*pytest\.mark\.slow", re.MULTILINE)
 FAILING, PASSING, SKIPPED = "assert False", "pass", "pytest.skip('no such thing here')"
 

@@ -52,8 +52,13 @@ def calibration(records: Iterable[PlanRecord]) -> Calibration:
 
 def only(record: PlanRecord) -> str:
     """The processor that has all of a plan; empty where both have a part."""
-    places = {one["on"] for one in json.loads(record.placements)}
-    return places.pop() if len(places) == 1 and "split" not in places else ""
+    return alone(one["on"] for one in json.loads(record.placements))
+
+
+def alone(places: Iterable[str]) -> str:
+    """The processor that has all of a network whose operators are there; empty where both have a part."""
+    found = set(places)
+    return found.pop() if len(found) == 1 and "split" not in found else ""
 
 
 def _drawn(values: list[float]) -> float:

@@ -13,10 +13,11 @@ import msgspec
 from msgspec.structs import replace
 
 from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.plan.calibration import alone
 from tvm_codl.plan.candidates import Candidate
 from tvm_codl.plan.comparators import COMPARATORS
 from tvm_codl.plan.plan import Placement, Plan
-from tvm_codl.plan.problem import Problem, single
+from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.search import find
 
 #: Plans beside the two single processors.
@@ -104,7 +105,9 @@ def contenders(
     near = [one for one in found[1:] + planners + others if one.plan.predicted_ms <= best.predicted_ms * (1 + margin)]
     chosen_: list[Contender] = []
     for one in [found[0], *first, *far, *near]:
-        if not one.plan.predicted_ms or single(one.plan):  # a plan says 0 of what is infinite
+        if not one.plan.predicted_ms or alone(
+            line.placement.on for line in one.plan.operators
+        ):  # a plan says 0 of what is infinite
             continue
         if len(chosen_) < most and all(apart(one.plan, other.plan) for other in chosen_):
             chosen_.append(one)

@@ -97,7 +97,7 @@ def _states(line: PlannedOperator) -> bool:
 
 
 def _side(plan: Plan, prices: Prices | None) -> Side:
-    priced = prices.times(prices.choice(plan)).total_ms if prices else None
+    priced = prices.predicted_ms(prices.choice(plan)) if prices else None
     count = len(plan.operators)
     return Side(plan.model, plan.device, count, plan.predicted_ms, plan.measured_ms, plan.predicted_mj, priced)
 

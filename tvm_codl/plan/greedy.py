@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -46,7 +47,8 @@ def greedy_chains(problem: Problem) -> Plan:
     if not wanted:
         return handed
     made = problem.plan(chosen, "greedy chains, the rows at a cut made twice", chains)
-    return min(handed, made, key=lambda plan: plan.predicted_ms)
+    # A plan says 0 of what is infinite.
+    return min(handed, made, key=lambda plan: plan.predicted_ms or math.inf)
 
 
 class _Charged:

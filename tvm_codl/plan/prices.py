@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -22,7 +22,8 @@ from tvm_codl.records.record import Processor
 
 @dataclass(frozen=True)
 class Prices:
-    """``choices`` are the search's candidates and whatever else was asked for; ``costs`` are their tables.
+    """``choices`` are the search's candidates and whatever else was asked for; ``costs`` are their tables; ``factor`` is
+    :meth:`Problem.factor <tvm_codl.plan.problem.Problem.factor>`.
 
     A *choice* is the number of a candidate for each operator, in the graph's order.
     """
@@ -32,6 +33,7 @@ class Prices:
     sharing: SharingCost
     choices: Mapping[int, tuple[Candidate, ...]]
     costs: Costs
+    factor: Callable[[Sequence[Placement]], float]
 
     @classmethod
     def of(cls, problem: Problem, plans: Sequence[Plan] = (), more: Mapping[int, Placement] | None = None) -> Prices:
@@ -49,7 +51,7 @@ class Prices:
         ]
         for (node, _), candidate in zip(missing, problem.split(missing), strict=True):
             choices[graph.operators[node].id] += (candidate,)
-        return cls(graph, axes, problem.sharing, choices, tables(graph, choices, problem.sharing, axes))
+        return cls(graph, axes, problem.sharing, choices, tables(graph, choices, problem.sharing, axes), problem.factor)
 
     def index(self, node: int, placement: Placement) -> int:
         options = self.choices[self.graph.operators[node].id]
@@ -70,10 +72,14 @@ class Prices:
             if not np.isfinite(self.choices[operator.id][index].ms):
                 raise UserError(
                     f"operator {operator.id} ({operator.name}) does not run where the plan has it",
-                    f"measured on {placement_words(self.placement(node, index))}: it failed",
-                    "tvm-codl records ls shows the failures; place it elsewhere",
+                    f"on {placement_words(self.placement(node, index))} it, or a part of it, failed when it was measured",
+                    "place it elsewhere; tvm-codl measure MODEL --retry-failed tries again what failed",
                 )
         return replayed(self.graph, self.choices, self.sharing, self.costs, choice)
+
+    def predicted_ms(self, choice: Sequence[int]) -> float:
+        """The replay of a plan, corrected by what such plans took before; raises as :meth:`times` does."""
+        return self.times(choice).total_ms * self.factor([self.placement(*one) for one in enumerate(choice)])
 
     def shares(self, choice: Sequence[int]) -> list[dict[int, float]]:
         """For each operator what sharing costs in ms, by the id of the operator that made the input.

@@ -12,7 +12,7 @@ import numpy as np
 
 from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.plan.calibration import UNKNOWN, Calibration
+from tvm_codl.plan.calibration import UNKNOWN, Calibration, alone
 from tvm_codl.plan.candidates import Axes, Candidate, Predictor, candidates
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 from tvm_codl.plan.search import replayed, tables
@@ -106,22 +106,20 @@ class Problem:
         return self.corrected(Plan(self.name, self.device, tuple(lines), predicted_ms=rounded(total)))
 
     def corrected(self, plan: Plan) -> Plan:
-        """A plan with its replay as predicted by what is known now: with the calibration of its processor, or of both and
-        the correction if both have a part in it.  What it was corrected by before is taken back."""
-        if single(plan):
-            factor = getattr(self.calibration, plan.operators[0].placement.on)
-        else:
-            factor = self.calibration.shared * self.correction
-        factor = round(factor, 4)
+        """A plan with its replay as predicted by what is known now (:meth:`factor`).  What it was corrected by before is
+        taken back."""
+        factor = self.factor([line.placement for line in plan.operators])
         if factor == plan.correction:
             return plan
         corrected = rounded(plan.predicted_ms / plan.correction * factor)
         return msgspec.structs.replace(plan, predicted_ms=corrected, correction=factor)
 
-
-def single(plan: Plan) -> bool:
-    """Whether a plan is one processor alone."""
-    return len({line.placement.on for line in plan.operators}) == 1 and plan.operators[0].placement.on != "split"
+    def factor(self, placements: Sequence[Placement]) -> float:
+        """By how much longer than its replay a plan with these placements takes: by :attr:`calibration` of its processor, or
+        of both and :attr:`correction` if both have a part in it."""
+        processor = alone(placement.on for placement in placements)
+        found = getattr(self.calibration, processor) if processor else self.calibration.shared * self.correction
+        return round(float(found), 4)
 
 
 def rounded(ms: float) -> float:

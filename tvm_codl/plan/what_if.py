@@ -87,7 +87,7 @@ def what_if(
         alone,
         _prediction(prices, then, energy),
         _moves(prices, now, then, asked),
-        msgspec.structs.replace(after, operators=lines),
+        problem.corrected(msgspec.structs.replace(after, operators=lines)),
     )
 
 
@@ -175,7 +175,7 @@ def _search(problem: Problem, prices: Prices, asked: Mapping[int, Placement], en
 
 def _prediction(prices: Prices, choice: Sequence[int], energy: Energy | None) -> Prediction:
     times = prices.times(choice)
-    return Prediction(times.total_ms, energy.of(times) if energy else 0.0)
+    return Prediction(prices.predicted_ms(choice), energy.of(times) if energy else 0.0)
 
 
 def _moves(prices: Prices, now: Sequence[int], then: Sequence[int], asked: Mapping[int, Placement]) -> tuple[Move, ...]:

@@ -12,14 +12,19 @@ from tests.unit.plan.test_comparators import Uneven, problem
 from tvm_codl.cost.contention import Contention, Side
 from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.plan import calibration
 from tvm_codl.plan.contenders import FAR_MARGIN, MARGIN, MOST, apart, contenders, placements, uniform
-from tvm_codl.plan.plan import Placement
-from tvm_codl.plan.problem import Problem, single
+from tvm_codl.plan.plan import Placement, Plan
+from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.search import find
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.records.workload import Workload
 
 SHARING = SharingCost(0.02, 0.02, 0.0, 0.3, contention=Contention(Side(0.05), Side(0.1)))
+
+
+def single(plan: Plan) -> bool:
+    return bool(calibration.alone(line.placement.on for line in plan.operators))
 
 
 class Partial(ByFlops):

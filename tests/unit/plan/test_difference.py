@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -49,6 +51,9 @@ def test_with_costs_both_are_predicted_by_the_same() -> None:
     plan, gpu = planned(of), uniform_plan(of.graph, "gpu")
     found = difference(plan, gpu, Prices.of(of, [plan, gpu]))
     assert found.a.priced_ms == pytest.approx(plan.predicted_ms, abs=1e-6)
+    longer = difference(plan, gpu, Prices.of(dataclasses.replace(of, correction=1.5), [plan, gpu]))
+    assert longer.a.priced_ms == pytest.approx(1.5 * plan.predicted_ms, abs=1e-6)
+    assert longer.b.priced_ms == found.b.priced_ms, "of the GPU alone its runs say more"
     assert found.b.priced_ms is not None and found.b.priced_ms > plan.predicted_ms
     assert len(found.lines) == 3 and all(line.a_ms and line.b_ms and line.b_ms > line.a_ms for line in found.lines)
     assert "predicted" in difference_text(found, ("a", "gpu-only"))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -204,3 +205,10 @@ def test_a_cut_of_a_plan_that_is_no_candidate_is_priced() -> None:
     found = what_if(of, {1: Placement("cpu")}, edited)
     assert found.as_is.ms > planned(of).predicted_ms
     assert found.moves[0].before == odd.placement
+
+
+def test_predictions_are_corrected_as_plans_are() -> None:
+    of = dataclasses.replace(problem(convolutions(3)), correction=1.5)
+    found = what_if(of, {0: Placement("cpu")})
+    assert found.plan.correction == 1.5 and found.replanned.ms == pytest.approx(found.plan.predicted_ms, abs=1e-6)
+    assert found.as_is.ms == pytest.approx(1.5 * planned(of).predicted_ms, abs=1e-6)
