@@ -15,7 +15,8 @@ std::string BuildId();
 std::string Kind();
 
 // JSON: build_id; coexec, which is the co-executor's sources and TVM's version, and must be the client's; tvm;
-// platform; kind, which is server or app; compiler; packet_bytes, session_s and memory_bytes, which are the limits (0: none).
+// platform; kind, which is server or app; compiler; packet_bytes, session_s and memory_bytes, which are the limits (0:
+// none).
 std::string BuildJson(const Limits& limits);
 
 }  // namespace codl_server

@@ -19,7 +19,8 @@ struct FreeHostBytes {
 };
 using HostBytes = std::unique_ptr<uint8_t, FreeHostBytes>;
 
-// So many bytes at a multiple of kCpuAlignment.  By posix_memalign, for Android has std::aligned_alloc from API 28 only.
+// So many bytes at a multiple of kCpuAlignment.  By posix_memalign, for Android has std::aligned_alloc from API 28
+// only.
 inline HostBytes AlignedBytes(size_t bytes) {
   void* memory = nullptr;
   if (posix_memalign(&memory, static_cast<size_t>(kCpuAlignment), bytes) != 0) {
