@@ -61,17 +61,6 @@ def test_wrong_numbers_end_it(script: ModuleType) -> None:
             script.check(wrong, right, "wrong")
 
 
-def test_a_phone_with_another_processor_gets_its_linker(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tvm_codl.schedule.target import cpu_target, gpu_target
-
-    asked: list[str] = []
-    monkeypatch.setattr(script, "platform", asked.append)
-    monkeypatch.setattr(script, "linker", lambda where: "linker")
-    assert script.linker_for(gpu_target()) is None and not asked
-    assert script.linker_for(gpu_target(cpu_target(mtriple="aarch64-linux-android24"))) == "linker"
-    assert asked == ["android-arm64"]
-
-
 def test_the_page_says_what_the_script_does() -> None:
     page, script = ((FOLDER / name).read_text(encoding="utf-8") for name in ("README.md", "gemm.py"))
     (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

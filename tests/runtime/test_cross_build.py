@@ -13,10 +13,15 @@ import pytest
 
 from tests.phone import android_stubs, emulated
 from tests.phone.cross_libraries import cross_library
+from tests.runtime.kernel_tasks import conv_task, first_legal, inputs_of
 from tvm_codl.build.elf import check_android, check_library, read_linked
+from tvm_codl.build.library import linker_for
 from tvm_codl.cli.main import run
+from tvm_codl.device.generic import generic_profile
 from tvm_codl.errors import UserError
+from tvm_codl.measure.kernels.build import BatchBuilder
 from tvm_codl.platforms import NDK_COMPILER, NDK_FOLDERS, PAGE_BYTES
+from tvm_codl.targets import toolchain
 
 needs_cross = pytest.mark.skipif(bool(emulated.missing()), reason=emulated.missing())
 needs_clang = pytest.mark.skipif(bool(android_stubs.missing()), reason=android_stubs.missing())
@@ -110,3 +115,16 @@ def test_a_phone_of_another_kind_is_said_to_be_one(tmp_path: Path, capsys: pytes
     assert run(["build", "zoo:small", "--target", "linux-arm64", *words]) == 1
     err = capsys.readouterr().err
     assert "runs no library that is built for linux-arm64" in err and "--target host" in err
+
+
+@needs_cross
+def test_kernels_are_tuned_with_the_linker_of_the_phone() -> None:
+    """As tuning.py has it: with the host's linker each candidate would fail, and be remembered so."""
+    target = toolchain(generic_profile("linux-arm64")).cpu
+    task = conv_task(target)
+    builder = BatchBuilder(workers=1, fcompile=linker_for(target))
+    builder.set_task(task, {})
+    (result,) = builder.build(inputs_of(task, *first_legal(task, 1)))
+    assert result.error is None
+    assert int.from_bytes(Path(result.filename).read_bytes()[18:20], "little") == 183, "EM_AARCH64"
+    builder.close()
