@@ -107,8 +107,8 @@ class Worker:
                 if self.stopped:
                     raise DeviceError("measuring was stopped")
                 try:
-                    module = self._opened(path, len(trials))
                     again = self._doubtful(unsure, finished, not waiting)
+                    module = self._opened(path, len(trials))  # after it: a look that got stuck costs the session
                 except _Lost as lost:
                     self._recover(str(lost))
                     continue

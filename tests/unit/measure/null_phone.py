@@ -31,7 +31,7 @@ class NullPhone:
     """Takes libraries and names a time for every region.
 
     ``fail(region)`` may raise, or call :meth:`die`, :meth:`hang`; ``speed()`` divides every time; ``load(path)`` may
-    do the same when a library is loaded; ``back()`` says whether the phone can be reached again.
+    do the same when a library is loaded, and ``sampled(min_ms)`` at each call for times; ``back()`` says whether the phone can be reached again.
     """
 
     def __init__(
@@ -41,9 +41,11 @@ class NullPhone:
         load: Callable[[Path], None] = lambda path: None,
         back: Callable[[], bool] = lambda: True,
         profile: DeviceProfile = PROFILE,
+        sampled: Callable[[float], None] = lambda min_ms: None,
     ) -> None:
         self.remote, self.cpu, self.profile = self, None, profile
         self.fail, self.speed, self.load, self.back = fail, speed, load, back
+        self.sampled = sampled
         self.held: dict[str, Path] = {}
         self.timed: list[int] = []
         self.loaded: list[Path] = []
@@ -79,6 +81,7 @@ class NullPhone:
 
         def time_region(region: int, repeat: int, min_ms: float) -> str:
             self._check(session)
+            self.sampled(min_ms)
             if min_ms == 0.0:
                 self.fail(region)
                 self._check(session)

@@ -262,6 +262,18 @@ def test_a_slow_phone_cools_down_and_what_it_did_meanwhile_is_measured_again(
     assert [newest[r.workload, r.processor] for r in records] == records
 
 
+def test_a_look_at_the_baseline_that_hangs_costs_no_candidate(store: RecordStore, compiler: NullCompiler) -> None:
+    """It holds the session: who came next would hang behind it, and be recorded for that."""
+    looks = iter([False, False, True])
+    phone = NullPhone(sampled=lambda ms: phone.hang() if ms == worker.BASELINE_MS and next(looks, False) else None)
+    words: list[str] = []
+    settings = Settings(baseline_every=4, first_s=0.3, floor_s=0.3, load_s=0.3)
+    session = opened(store, phone, settings=settings, log=words.append)
+    records = session.measure(whole_probes(session.graph))
+    assert all(r.ok for r in records) and phone.opened == 2
+    assert any("no alarm for drift" in text for text in words)
+
+
 def left_by_a_killed_client(store: RecordStore, session: Session, index: int, deaths: int = 0) -> None:
     """A journal as a process leaves it that was killed while the probe ran."""
     probe = whole_probes(session.graph)[index]
