@@ -149,7 +149,7 @@ void Choice::NextTrial() {
 int Choice::Best() const {
   const Times now = tried_[static_cast<size_t>(kept_)];
   int best = kept_;
-  double limit = kGain * now.ms;
+  double limit = (known_ ? 1.0 : kGain) * now.ms;
   for (size_t i = 0; i < tried_.size(); ++i) {
     if (tried_[i].ms > 0.0 && tried_[i].ms < limit) {
       best = static_cast<int>(i);

@@ -10,7 +10,8 @@
 //     others' median does.  Those made for what was seen come first (the thread had to queue up, or most of what the
 //     run takes longer is the CPU's own work: a busy CPU; else a slow GPU) with plan 0, and if none of these gains, the
 //     rest.  The best is kept if it takes less than kGain of what the doubted plan takes, which is tried once more for
-//     that.  Where queueing up, or its end, has said why, there is neither the rest nor once more.
+//     that.  Where queueing up, or its end, has said why, there is neither the rest nor once more,
+//     and what gains at all is kept.
 //   - Away from plan 0, it is tried again after `distance` runs (kFar, while the thread has to queue up), and taken if
 //     it gains or takes at most kCalm of its calm time.  Every trial without a change, and every stay with plan 0 of
 //     less than kSettled runs, doubles the distance, from kNear to kFar; kSettled runs of plan 0 without doubt make it
