@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tvm_codl.cli.options import FILE, chosen_records_options, json_option
+from tvm_codl.cli.options import FILE, chosen_records_options, given_options, json_option
 from tvm_codl.cli.output import print_json, print_table, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError, UserError
@@ -66,12 +66,7 @@ OF_RECORDS = frozenset(("records", "model_file", "device", "build", "tuning_reco
 
 def _check_usage() -> None:
     """Raises :class:`UsageError` for options that would have no say."""
-    context = click.get_current_context()
-    named = {
-        parameter.name: max(parameter.opts, key=len)
-        for parameter in context.command.params
-        if context.get_parameter_source(parameter.name or "") == click.core.ParameterSource.COMMANDLINE
-    }
+    named = given_options()
     if "phones" in named and (others := [named[name] for name in sorted(OF_RECORDS & named.keys())]):
         raise UsageError(
             f"{', '.join(others)}: not with --phones, which learns from its folder", next="leave out either"

@@ -117,6 +117,16 @@ def phone_options(command: Command) -> Command:
     return with_reach
 
 
+def given_options() -> dict[str, str]:
+    """What the command line that runs has given: by each parameter's name its option, spelled out."""
+    context = click.get_current_context()
+    return {
+        str(parameter.name): max(parameter.opts, key=len)
+        for parameter in context.command.params
+        if context.get_parameter_source(str(parameter.name)) == click.core.ParameterSource.COMMANDLINE
+    }
+
+
 def measuring_options(command: Command) -> Command:
     """What a plan rests on; the command gets ``budget``, ``records`` and ``tuning_records``."""
     budget = click.option(

@@ -11,7 +11,15 @@ from typing import Any
 import click
 import numpy as np
 
-from tvm_codl.cli.options import ShapeType, json_option, load, measuring_options, named_plan, phone_options
+from tvm_codl.cli.options import (
+    ShapeType,
+    given_options,
+    json_option,
+    load,
+    measuring_options,
+    named_plan,
+    phone_options,
+)
 from tvm_codl.cli.output import print_json, talk, write_timeline
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError, UserError
@@ -85,13 +93,7 @@ def command(
 
 def _check_usage(library: str) -> None:
     """Raises :class:`UsageError` for options that would have no say in how a library runs."""
-    context = click.get_current_context()
-    named = [
-        max(parameter.opts, key=len)
-        for parameter in context.command.params
-        if parameter.name in OF_A_MODEL
-        and context.get_parameter_source(parameter.name) == click.core.ParameterSource.COMMANDLINE
-    ]
+    named = [option for name, option in given_options().items() if name in OF_A_MODEL]
     if named:
         options = ", ".join(sorted(named))
         raise UsageError(

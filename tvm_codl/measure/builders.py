@@ -61,8 +61,9 @@ def build_all(
                 receiver, sender = context.Pipe(duplex=False)
                 process = context.Process(target=_there, args=(build, index, sender), daemon=True)
                 process.start()
+                assert process.pid is not None
                 with contextlib.suppress(OSError):  # it has done so itself, or has ended
-                    os.setpgid(process.pid or 0, process.pid or 0)
+                    os.setpgid(process.pid, process.pid)
                 sender.close()
                 limit = limit_s(index) if callable(limit_s) else limit_s
                 running[index] = _Running(process, receiver, time.monotonic() + limit, limit)
@@ -83,8 +84,9 @@ def build_all(
 
 def _end(process: multiprocessing.context.ForkProcess) -> None:
     """Kills a build with the compilers and linkers that it has started: inside native code nobody hears a milder signal."""
+    assert process.pid is not None  # 0 would be this process's own group
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid or 0, signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL)
     process.kill()
     process.join()
 

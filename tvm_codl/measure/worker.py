@@ -101,7 +101,7 @@ class Worker:
         repeats: Counter[int] = Counter()
         unsure: list[Numbered] = []  # measured since the phone was last seen to be as fast as at first
         finished: list[Numbered] = []
-        suspected = False  # the phone went away with the candidate in flight, and is not back
+        self.charged = None
         try:
             while waiting or unsure:
                 if self.stopped:
@@ -122,10 +122,10 @@ class Worker:
                 try:
                     result = Result(trial, self._timed(module, region, trial))
                 except _Lost as lost:
-                    self.charged, suspected = trial, True
+                    self.charged = trial
                     deaths[region] += 1
                     self._recover(str(lost))
-                    self.charged, suspected = None, False
+                    self.charged = None
                     if deaths[region] < self.settings.tries:
                         continue  # it is the first to run in the new session
                     words = f"the phone's session ended {deaths[region]} times while it ran: {lost}"
@@ -133,9 +133,9 @@ class Worker:
                 except TimeUp as late:
                     self.log(f"operator {trial.probe.operator} on the {trial.probe.processor}: {late}; it is given up")
                     self._stuck.append(module)
-                    self.charged, suspected = trial, True
+                    self.charged = trial
                     self._recover(str(late), late)
-                    self.charged, suspected = None, False
+                    self.charged = None
                     result = Result(trial, (), ErrorNo.RUN_TIMEOUT, f"the run was {late}")
                 except tvm.error.TVMError as error:
                     result = Result(trial, (), ErrorNo.RUNTIME_DEVICE, last_line(error))
@@ -146,8 +146,8 @@ class Worker:
                 finished.append((region, trial))
                 yield result
         finally:
-            # Else the next process runs it last and alone, as if this one had died with it.
-            if not suspected or self.stopped:
+            # What the phone was lost with stays there: the next process runs it last and alone, as if this one had died.
+            if self.charged is None or self.stopped:
                 self.journal.leave()
 
     def _timed(self, module: CoModule, region: int, trial: Trial) -> tuple[float, ...]:
