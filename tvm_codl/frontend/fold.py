@@ -13,7 +13,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_codl.frontend.rewrite import Site, rewrite, value_of
+from tvm_codl.frontend.rewrite import Site, as_constant, rewrite, value_of
 
 Evaluate = Callable[[Any, list[np.ndarray]], np.ndarray]
 
@@ -67,7 +67,7 @@ def fold_constants(module: tvm.IRModule) -> tvm.IRModule:
 def _fold(site: Site) -> relay.Expr | None:
     if site.op in ("reshape", "batch_flatten", "nn.batch_flatten"):
         value = value_of(site.args[0])
-        return None if value is None else _constant(value.reshape(site.shape))
+        return None if value is None else as_constant(value.reshape(site.shape))
     if site.op not in TABLE:
         return None
     values = [value_of(arg) for arg in site.args]
@@ -78,9 +78,4 @@ def _fold(site: Site) -> relay.Expr | None:
         result = TABLE[site.op](site.call.attrs, known)
     except NotImplementedError:
         return None
-    return _constant(np.ascontiguousarray(result, dtype=site.call.checked_type.dtype).reshape(site.shape))
-
-
-def _constant(value: np.ndarray) -> relay.Constant:
-    """With its type named, or Relay takes 64-bit integers for 32-bit ones."""
-    return relay.const(value, str(value.dtype))
+    return as_constant(np.ascontiguousarray(result, dtype=site.call.checked_type.dtype).reshape(site.shape))

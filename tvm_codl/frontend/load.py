@@ -10,10 +10,11 @@ import onnx
 import tvm
 from tvm import relay
 
-from tvm_codl.errors import UserError
+from tvm_codl.errors import CodlError, UserError
 from tvm_codl.frontend import zoo
 from tvm_codl.frontend.layout import to_nhwc
 from tvm_codl.frontend.model import LoadedModel, Model, Shape
+from tvm_codl.frontend.onnx_constants import prepare_constants
 from tvm_codl.frontend.onnx_file import CHECK, input_dtype, input_shapes, read_onnx, real_inputs
 from tvm_codl.frontend.simplify import simplify
 
@@ -26,7 +27,7 @@ def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> Loaded
     ``shapes`` gives the shape of inputs whose shape is dynamic in the file, in the file's own layout.  The module is
     simplified for inference, has its weights bound as constants and works in NHWC; its inputs and outputs keep the
     ONNX layout.  Raises :class:`UserError` for a file that is no ONNX, an unknown zoo name, an operator that Relay's
-    importer does not know, and a dynamic shape that ``shapes`` does not fix.
+    importer does not know or computes otherwise, and a dynamic shape that ``shapes`` does not fix.
     """
     given = dict(shapes or {})
     sample = None
@@ -47,8 +48,8 @@ def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> Loaded
         inputs=tuple((key, shape, dtypes[key]) for key, shape in fixed.items()),
         outputs=tuple(value.name for value in proto.graph.output),
     )
-    module = _import(proto, fixed, path)
-    return LoadedModel(model=model, module=to_nhwc(simplify(module)), onnx_path=path, sample=sample)
+    prepare_constants(proto, fixed, path)
+    return LoadedModel(model=model, module=_import(proto, fixed, path), onnx_path=path, sample=sample)
 
 
 def _import(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path: Path) -> tvm.IRModule:
@@ -57,7 +58,9 @@ def _import(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path: Path) -> 
         # freeze_params=True folds every weight by compiling a kernel for it, several times slower than binding.
         module, weights = relay.frontend.from_onnx(proto, shape=dict(shapes), freeze_params=False)
         module["main"] = relay.build_module.bind_params_by_name(module["main"], weights)
-        return relay.transform.InferType()(module)
+        return to_nhwc(simplify(relay.transform.InferType()(module)))
+    except CodlError:
+        raise
     except tvm.error.OpNotImplemented as error:
         unknown = str(error).rsplit(":", 1)[-1].strip()
         raise UserError(
@@ -65,7 +68,7 @@ def _import(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path: Path) -> 
             f"operator set {max(o.version for o in proto.opset_import)}, TVM {tvm.__version__}",
             "export the model with other operators, e.g. by onnxsim or a lower opset_version",
         ) from error
-    except Exception as error:  # the importer raises whatever its converters do: assertions, key and value errors
+    except Exception as error:  # importer and passes raise whatever they do: assertions, key and value errors
         lines = str(error).strip().splitlines()
         raise UserError(
             f"{path.name} cannot be imported into Relay",

@@ -63,6 +63,14 @@ def real_inputs(proto: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
 
 
 def input_dtype(value: onnx.ValueInfoProto) -> str:
+    """Raises :class:`UserError` for an input that is no tensor."""
+    if value.type.tensor_type.elem_type == onnx.TensorProto.UNDEFINED:
+        kind = value.type.WhichOneof("value") or "nothing"
+        raise UserError(
+            f"the input {value.name!r} is no tensor",
+            f"the file says that it is {kind}",
+            "export the model with tensors as inputs",
+        )
     return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)))
 
 

@@ -14,6 +14,8 @@ import numpy as np
 import tvm
 from tvm import relay
 
+from tvm_codl.errors import UserError
+
 Rule = Callable[["Site"], "relay.Expr | None"]
 
 
@@ -39,8 +41,17 @@ class Site:
 
 
 def shape_of(expr: relay.Expr) -> tuple[int, ...]:
+    """() for a tuple.  Raises :class:`UserError` for a shape that the network decides as it runs."""
     kind = expr.checked_type
-    return tuple(int(size) for size in kind.shape) if isinstance(kind, relay.TensorType) else ()
+    if not isinstance(kind, relay.TensorType):
+        return ()
+    if not all(isinstance(size, tvm.tir.IntImm) for size in kind.shape):
+        raise UserError(
+            "the network has a tensor whose shape is not known before it runs",
+            f"shape {kind.shape}",
+            "give the input shapes with --shape; what selects by values (NonMaxSuppression) belongs behind the network",
+        )
+    return tuple(int(size) for size in kind.shape)
 
 
 def is_call(expr: relay.Expr, *names: str) -> bool:
@@ -50,6 +61,11 @@ def is_call(expr: relay.Expr, *names: str) -> bool:
 def value_of(expr: relay.Expr) -> np.ndarray | None:
     """The value of a constant, None for anything else."""
     return expr.data.numpy() if isinstance(expr, relay.Constant) else None
+
+
+def as_constant(value: np.ndarray) -> relay.Constant:
+    """With its type named: Relay takes 64-bit numbers for 32-bit ones."""
+    return relay.const(value, str(value.dtype))
 
 
 def rewrite(module: tvm.IRModule, rule: Rule) -> tvm.IRModule:

@@ -7,7 +7,7 @@ import tvm
 from tvm import relay
 
 from tvm_codl.frontend.fold import fold_constants
-from tvm_codl.frontend.rewrite import Site, is_call, rewrite, shape_of, value_of
+from tvm_codl.frontend.rewrite import Site, as_constant, is_call, rewrite, shape_of, value_of
 
 
 def simplify(module: tvm.IRModule) -> tvm.IRModule:
@@ -60,13 +60,13 @@ def _merge(site: Site) -> relay.Expr | None:
         # FoldScaleAxis knows no transposed convolution: bring the scale next to it, for ``transposed`` to fold.
         bias = value_of(x.args[1])
         if bias is not None:
-            return relay.add(relay.multiply(x.args[0], relay.const(constant)), relay.const(bias * constant))
+            return relay.add(relay.multiply(x.args[0], as_constant(constant)), as_constant(bias * constant))
     if op == "multiply" and constant.size == 1 and _ends_convolution(x):
         # FoldScaleAxis knows a scale by its having one value for each channel.
         constant = np.full((site.shape[1], 1, 1), constant.reshape(()), constant.dtype)
     if constant.size == 1 and constant.ndim <= rank:  # one of more axes gives them to the result
         constant = constant.reshape(())
-    return getattr(relay, op)(x, relay.const(constant))
+    return getattr(relay, op)(x, as_constant(constant))
 
 
 def _ends_convolution(x: relay.Expr) -> bool:

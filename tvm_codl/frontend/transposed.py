@@ -1,17 +1,22 @@
 """Transposed convolution in NHWC.
 
-TVM's transposed convolutions exist in NCHW only.  Where the kernel is as large as the stride, its windows do not
-overlap: it is a 1×1 convolution to ``stride² · channels`` channels, whose blocks are then laid out in space.  Any other
-one is brought back to NCHW where it stands.
+TVM's transposed convolutions exist in NCHW only, and their kernels for GPUs are slow.  Each phase of the output, the
+pixels ``stride`` apart, is a convolution of the input with every ``stride``-th tap of the kernel; so all phases are one
+convolution to ``stride² · channels`` channels, whose blocks are then laid out in space (Shi et al. 2016, "Is the
+deconvolution layer the same as a convolutional layer?").  Those whose two strides differ or whose weights are computed are
+brought back to NCHW where they stand.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_codl.frontend.rewrite import Site, is_call, rewrite, value_of
+from tvm_codl.frontend.rewrite import Site, as_constant, is_call, rewrite, shape_of, value_of
 
 
 def rewrite_transposed(module: tvm.IRModule) -> tvm.IRModule:
@@ -25,10 +30,6 @@ def _weights(call: relay.Call) -> np.ndarray | None:
     layout = str(call.attrs.kernel_layout)
     if value is None or sorted(layout) != sorted("IOHW"):
         return None
-    return _input_first(value, layout)
-
-
-def _input_first(value: np.ndarray, layout: str) -> np.ndarray:
     return value.transpose([layout.index(letter) for letter in "IOHW"])
 
 
@@ -39,58 +40,133 @@ def _fold_scale(site: Site) -> relay.Expr | None:
     call, scale = site.args[0], value_of(site.args[1])
     if scale is None or str(call.attrs.data_layout) != "NHWC" or int(call.attrs.groups) != 1:
         return None
-    if scale.size != scale.shape[-1] if scale.ndim else False:
-        return None
     layout, value = str(call.attrs.kernel_layout), value_of(call.args[1])
-    if value is None:
+    if value is None or scale.ndim > 4 or scale.size not in (1, value.shape[layout.index("O")]):
+        return None
+    if scale.ndim and scale.size != scale.shape[-1]:
         return None
     shape = [-1 if letter == "O" else 1 for letter in layout]
-    return relay.Call(call.op, [call.args[0], relay.const(value * scale.reshape(shape))], call.attrs)
+    return relay.Call(
+        call.op, [call.args[0], as_constant(np.asarray(value * scale.reshape(shape), value.dtype))], call.attrs
+    )
+
+
+def _spread(weights: np.ndarray, dilation: Sequence[int]) -> np.ndarray:
+    """The kernel with its dilation's gaps as zeros in it."""
+    height, width = ((size - 1) * by + 1 for size, by in zip(weights.shape[2:], dilation, strict=True))
+    spread = np.zeros((*weights.shape[:2], height, width), weights.dtype)
+    spread[:, :, :: dilation[0], :: dilation[1]] = weights
+    return spread
 
 
 def _rewrite(site: Site) -> relay.Expr | None:
     if site.op != "nn.conv2d_transpose" or str(site.call.attrs.data_layout) != "NHWC":
         return None
     call = relay.Call(site.call.op, list(site.args), site.call.attrs)
-    return _as_convolution(call) or _back_to_nchw(call)
+    return _as_convolution(call, shape_of(site.call.args[0]), site.shape) or _back_to_nchw(call)
 
 
-def _as_convolution(call: relay.Call) -> relay.Expr | None:
+@dataclass(frozen=True)
+class Phases:
+    """One axis of a transposed convolution as a convolution: output ``stride · q + phase - cut`` is the sum over its
+    ``taps``, t, of input ``q + first + t`` times the kernel's tap :meth:`of`, for each phase below ``stride``.
+
+    ``extent`` is the input's size, ``size`` the output's.
+    """
+
+    stride: int
+    first: int
+    taps: int
+    cut: int
+    offset: int
+    extent: int
+    size: int
+
+    @property
+    def padding(self) -> tuple[int, int]:
+        """Zeros before and behind the input; behind, no fewer than none."""
+        steps = -(-(self.size + self.cut) // self.stride)
+        return -self.first, max(0, steps + self.first + self.taps - 1 - self.extent)
+
+    def of(self, phase: int, tap: int) -> int:
+        """The kernel's tap; outside the kernel where this phase has none there."""
+        return phase + self.offset - self.stride * (self.first + tap)
+
+
+def _phases(kernel: int, stride: int, before: int, extent: int, size: int) -> Phases:
+    """Those with the fewest taps, and with the fewest outputs to cut off at the start among these.
+
+    Output ``o`` meets the kernel's tap ``k`` at input ``i`` where ``stride · i + k = o + before`` (ONNX ConvTranspose).
+    """
+
+    def cutting(cut: int) -> Phases:
+        offset = before - cut
+        first, last = -((kernel - 1 - offset) // stride), (stride - 1 + offset) // stride
+        return Phases(stride, first, last - first + 1, cut, offset, extent, size)
+
+    return min(map(cutting, range(stride)), key=lambda phases: (phases.taps, phases.cut))
+
+
+def _as_convolution(call: relay.Call, data: tuple[int, ...], result: tuple[int, ...]) -> relay.Expr | None:
     attrs, weights = call.attrs, _weights(call)
-    if weights is None or int(attrs.groups) != 1:
+    strides, groups = {int(s) for s in attrs.strides}, int(attrs.groups)
+    if weights is None or len(strides) > 1:
         return None
-    inputs, channels, height, width = weights.shape
-    strides = [int(s) for s in attrs.strides]
-    plain = not any(int(v) for v in [*attrs.padding, *attrs.output_padding]) and all(
-        int(d) == 1 for d in attrs.dilation
+    (stride,) = strides
+    weights = _spread(weights, [int(d) for d in attrs.dilation])
+    inputs, channels = weights.shape[0] // groups, weights.shape[1]  # of a group
+    y, x = (
+        _phases(weights.shape[2 + axis], stride, int(attrs.padding[axis]), data[1 + axis], result[1 + axis])
+        for axis in (0, 1)
     )
-    if strides != [height, width] or height != width or not plain:
+    if y.first > 0 or x.first > 0:  # its padding is as large as the kernel: rows of the input that it never meets
         return None
-    # Depth to space takes channel (dy·block + dx)·channels + c to pixel (dy, dx) of channel c.
-    packed = weights.transpose(0, 2, 3, 1).reshape(1, 1, inputs, height * width * channels)
+    # Depth to space takes channel c·block² + dy·block + dx ("CRD") to pixel (dy, dx) of channel c, which keeps groups
+    # together; or (dy·block + dx)·channels + c ("DCR"), which moves neighbouring channels together.
+    packed = np.zeros((y.taps, x.taps, inputs, groups, channels, stride, stride), weights.dtype)
+    by_group = weights.reshape(groups, inputs, channels, *weights.shape[2:]).transpose(1, 0, 2, 3, 4)
+    for dy, dx, ty, tx in np.ndindex(stride, stride, y.taps, x.taps):
+        ky, kx = y.of(dy, ty), x.of(dx, tx)
+        if 0 <= ky < weights.shape[2] and 0 <= kx < weights.shape[3]:
+            packed[ty, tx, ..., dy, dx] = by_group[..., ky, kx]
+    if groups == 1:
+        packed = packed.transpose(0, 1, 2, 5, 6, 3, 4)
+    count = groups * channels * stride * stride
     pixels = relay.nn.conv2d(
         call.args[0],
-        relay.const(np.ascontiguousarray(packed)),
-        channels=height * width * channels,
-        kernel_size=(1, 1),
+        as_constant(np.ascontiguousarray(packed).reshape(y.taps, x.taps, inputs, count)),
+        channels=count,
+        kernel_size=(y.taps, x.taps),
+        padding=(y.padding[0], x.padding[0], y.padding[1], x.padding[1]),
+        groups=groups,
         data_layout="NHWC",
         kernel_layout="HWIO",
     )
-    return relay.nn.depth_to_space(pixels, block_size=height, layout="NHWC", mode="DCR")
+    if stride > 1:
+        mode = "DCR" if groups == 1 else "CRD"
+        pixels = relay.nn.depth_to_space(pixels, block_size=stride, layout="NHWC", mode=mode)
+    made = [stride * (p.extent + sum(p.padding) - p.taps + 1) for p in (y, x)]
+    if made == [y.size, x.size] and not (y.cut or x.cut):
+        return pixels
+    return relay.strided_slice(pixels, [0, y.cut, x.cut, 0], [result[0], y.cut + y.size, x.cut + x.size, result[3]])
 
 
 def _back_to_nchw(call: relay.Call) -> relay.Expr:
-    attrs, layout = call.attrs, str(call.attrs.kernel_layout)
-    value = value_of(call.args[1])
-    weights = relay.const(np.ascontiguousarray(_input_first(value, layout))) if value is not None else None
+    attrs, value = call.attrs, _weights(call)
+    dilation, size = attrs.dilation, attrs.kernel_size
+    if value is None:
+        weights = relay.layout_transform(call.args[1], str(attrs.kernel_layout), "IOHW")
+    else:  # TVM's kernels know no dilation
+        value = np.ascontiguousarray(_spread(value, [int(d) for d in dilation]))
+        weights, dilation, size = as_constant(value), (1, 1), value.shape[2:]
     result = relay.nn.conv2d_transpose(
         relay.layout_transform(call.args[0], "NHWC", "NCHW"),
-        weights or relay.layout_transform(call.args[1], layout, "IOHW"),
+        weights,
         strides=attrs.strides,
         padding=attrs.padding,
-        dilation=attrs.dilation,
+        dilation=dilation,
         channels=attrs.channels,
-        kernel_size=attrs.kernel_size,
+        kernel_size=size,
         groups=attrs.groups,
         output_padding=attrs.output_padding,
         data_layout="NCHW",

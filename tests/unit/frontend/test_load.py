@@ -67,37 +67,45 @@ def test_whole_networks(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "stride", "attributes"),
+    ("kernel", "strides", "attributes"),
     [
-        (2, 2, {}),
-        (3, 3, {}),
-        (3, 2, {"pads": [1, 1, 1, 1], "output_padding": [1, 1]}),
-        (2, 1, {}),
-        (2, 2, {"group": 2}),
+        ((2, 2), (2, 2), {}),
+        ((3, 3), (3, 3), {}),
+        ((3, 3), (2, 2), {"pads": [1, 1, 1, 1], "output_padding": [1, 1]}),
+        ((4, 4), (2, 2), {"pads": [1, 1, 1, 1]}),
+        ((5, 2), (2, 2), {"pads": [2, 0, 1, 1]}),
+        ((2, 3), (4, 4), {"output_padding": [3, 1]}),
+        ((2, 2), (1, 1), {}),
+        ((3, 3), (2, 1), {}),
+        ((3, 3), (2, 2), {"dilations": [2, 3]}),
+        ((2, 2), (2, 2), {"group": 2}),
+        ((4, 4), (2, 2), {"group": 2, "pads": [1, 1, 1, 1]}),
+        ((3, 2), (2, 1), {"group": 2, "dilations": [2, 2]}),
     ],
 )
-def test_transposed_convolution(tmp_path: Path, kernel: int, stride: int, attributes: dict[str, object]) -> None:
+def test_transposed_convolution(
+    tmp_path: Path, kernel: tuple[int, int], strides: tuple[int, int], attributes: dict[str, object]
+) -> None:
     group = int(attributes.get("group", 1))  # type: ignore[call-overload]
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"]),
         helper.make_node(
-            "ConvTranspose", ["c", "t", "b"], ["d"],
-            kernel_shape=[kernel] * 2, strides=[stride] * 2, **attributes,
+            "ConvTranspose", ["c", "t", "b"], ["d"], kernel_shape=kernel, strides=strides, **attributes,
         ),
         helper.make_node("Mul", ["d", "s"], ["e"]),
         helper.make_node("Conv", ["e", "v"], ["y"]),
     ]  # fmt: skip
     weights = {
         "w": random(4, 3, 1, 1),
-        "t": random(4, 6 // group, kernel, kernel, seed=1),
+        "t": random(4, 6 // group, *kernel, seed=1),
         "b": random(6, seed=2),
         "s": random(6, 1, 1, seed=3),
         "v": random(2, 6, 1, 1, seed=4),
     }
     path = save(tmp_path / "t.onnx", nodes, [1, 3, 5, 7], [1, 2, "h", "w"], weights)
     model = load_model(str(path))
-    plain = kernel == stride and not attributes
-    assert operators(model)["nn.conv2d_transpose"] == (0 if plain else 1)
+    left = strides[0] != strides[1]
+    assert operators(model)["nn.conv2d_transpose"] == (1 if left else 0)
     assert_right(model)
 
 
