@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tvm
 from tvm import autotvm, relay
@@ -42,6 +43,40 @@ def test_exact_then_relative_then_estimate(records: Path) -> None:
     assert asked(conv(16, 64, 5, 14, 3, pad=1), records) == {"(1, 5, 14, 16)": "transferred"}
     assert asked(conv(16, 64, 14, 7, 3, pad=1), records) == {"(1, 14, 7, 16)": "estimated"}
     assert asked(conv(16, 64, 14, 14, 3, pad=1)) == {"(1, 14, 14, 16)": "estimated"}
+
+
+def test_what_was_tuned_for_other_vectors_is_not_used(records: Path) -> None:
+    depthwise = relay.nn.conv2d(
+        relay.var("x", shape=(1, 14, 14, 32)), relay.const(np.ones((3, 3, 32, 1), "float32")), padding=(1, 1),
+        kernel_size=(3, 3), channels=32, groups=32, data_layout="NHWC", kernel_layout="HWOI",
+    )  # fmt: skip
+    mod = tvm.IRModule.from_expr(depthwise)
+    wide, narrow = cpu_target(lanes=16), cpu_target(lanes=8)
+    ((name, *args),) = workloads(mod, wide)
+    assert workloads(mod, narrow) == [(name, *args)]
+    task = autotvm.task.create(name, tuple(args), wide)
+    entry = MeasureInput(wide, task, task.config_space.get(1)), MeasureResult((1e-3,), 0, 1.0, 1.0)
+    path = records.with_name("depthwise.log")
+    path.write_text(autotvm.record.encode(*entry) + "\n")
+    with scheduled([path], shipped=False) as context:
+        assert context.suggestion(wide, (name, *args)) is not None
+        assert context.suggestion(narrow, (name, *args)) is None
+
+
+def test_a_users_record_comes_before_the_packages(records: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever their times say: those of two phones cannot be compared."""
+    target = cpu_target(lanes=16)
+    ((name, *args),) = workloads(conv(16, 64, 14, 14, 3, pad=1), target)
+    task = autotvm.task.create(name, tuple(args), target)
+    package = records.parent / "package"
+    package.mkdir()
+    entry = MeasureInput(target, task, task.config_space.get(0)), MeasureResult((1e-9,), 0, 1.0, 1.0)
+    (package / "cpu.log").write_text(autotvm.record.encode(*entry) + "\n")
+    monkeypatch.setattr("tvm_codl.schedule.transfer.SHIPPED", package)
+    with scheduled([records]) as context:
+        assert context.suggestion(target, (name, *args)).index == 3
+    with scheduled() as context:
+        assert context.suggestion(target, (name, *args)).index == 0
 
 
 def test_piece_belongs_to_its_operators_family() -> None:

@@ -69,7 +69,7 @@ class Scheduler:
     def __init__(self, tunings: Tunings, processor: Processor, lanes: int, threads: int = 1) -> None:
         self.processor, self.lanes, self.threads = processor, lanes, threads
         self.registers = VECTOR_REGISTERS if threads == 1 else VECTOR_REGISTERS // 2
-        self._families = tunings.by_family(processor)
+        self._families = tunings.by_family(processor, lanes)
 
     def schedules(self, table: Table) -> Schedules:
         """Of all rows."""

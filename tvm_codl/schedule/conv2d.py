@@ -10,6 +10,7 @@ from tvm.topi.nn.utils import get_pad_tuple
 from tvm.topi.utils import get_const_tuple, traverse_inline
 
 from tvm_codl.schedule.elementwise import schedule_stage
+from tvm_codl.schedule.image import read_from_image
 from tvm_codl.schedule.kernel import define_tiles, problem_on, schedule_tile, tiles_of
 from tvm_codl.schedule.target import is_gpu, vector_lanes
 from tvm_codl.tiling import vectors
@@ -125,6 +126,7 @@ def _schedule(s: te.Schedule, cfg: autotvm.ConfigEntity, out: te.Tensor, conv: t
     for stage in (source, weights):
         if isinstance(stage.op, te.ComputeOp):
             schedule_stage(s, stage, gpu)
+    read_from_image(s, weights, acc)
     schedule_tile(s, out, acc, tiles_of(cfg, problem), rows=True, gpu=gpu)
 
 

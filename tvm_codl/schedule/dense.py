@@ -8,6 +8,7 @@ from tvm.topi.utils import get_const_tuple, traverse_inline
 
 from tvm_codl.schedule.conv2d import lanes_for
 from tvm_codl.schedule.elementwise import schedule_stage
+from tvm_codl.schedule.image import read_from_image
 from tvm_codl.schedule.kernel import define_tiles, problem_on, schedule_tile, tiles_of
 from tvm_codl.schedule.target import is_gpu
 
@@ -112,6 +113,7 @@ def _schedule(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
         for stage in acc.op.input_tensors:
             if isinstance(stage.op, te.ComputeOp):
                 schedule_stage(s, stage, gpu)
+        read_from_image(s, acc.op.input_tensors[1], acc)
         tiles = tiles_of(cfg, problem_on(tvm.target.Target.current(), 1, m, n, k, k, int(acc.shape[-1])))
         schedule_tile(s, outs[0], acc, tiles, rows=False, gpu=gpu)
 

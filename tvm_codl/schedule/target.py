@@ -15,6 +15,7 @@ import tvm
 CPU_KEY = "codl_cpu"
 GPU_KEY = "codl_gpu"
 KEY = "codl"
+IMAGES = "images"
 LANES = (16, 8, 4)
 
 # What LLVM is told where the host's name is unknown to it, by the instructions that Linux reports.
@@ -38,16 +39,20 @@ def cpu_target(mcpu: str = "", mattr: str = "", mtriple: str = "", lanes: int = 
 
 
 def gpu_target(
-    host: tvm.target.Target | None = None, lanes: int = 0, max_threads: int = 256, model: str = ""
+    host: tvm.target.Target | None = None, lanes: int = 0, max_threads: int = 256, model: str = "", image_side: int = 0
 ) -> tvm.target.Target:
     """The target for the OpenCL device, whose host code is ``host``'s (default: :func:`cpu_target`).
 
     ``lanes`` is the width of a kernel's vectors: a CPU that plays a GPU wants its register's width (the default, from
-    ``host``), a real GPU 4.  ``max_threads`` is the device's work-group limit.
+    ``host``), a real GPU 4.  ``max_threads`` is the device's work-group limit, ``image_side`` how many
+    pixels wide and high its images may be (0: nothing is said of it).
     """
     host = host or cpu_target()
     lanes = lanes or vector_lanes(host)
-    text = _join("opencl", keys=f"{GPU_KEY},{KEY},v{lanes},opencl,gpu", max_num_threads=max_threads, model=model)
+    text = _join(
+        "opencl", keys=f"{GPU_KEY},{KEY},v{lanes},opencl,gpu", max_num_threads=max_threads, model=model,
+        texture_spatial_limit=image_side,
+    )  # fmt: skip
     return tvm.target.Target(text, host=host)
 
 
@@ -67,6 +72,21 @@ def group_size(target: tvm.target.Target) -> int:
 
 def is_gpu(target: tvm.target.Target) -> bool:
     return "gpu" in target.keys
+
+
+def with_images(gpu: tvm.target.Target) -> tvm.target.Target:
+    """``gpu``, whose kernels then read weights from images (:mod:`.image`)."""
+    return tvm.target.Target({**gpu.export(), "keys": [*gpu.keys, IMAGES]}, host=gpu.host)
+
+
+def image_side(target: tvm.target.Target) -> int:
+    """How many pixels a side an image may have that kernels for ``target`` read weights from; 0: they read buffers."""
+    return int(target.attrs["texture_spatial_limit"]) if IMAGES in target.keys else 0
+
+
+def processor_of(target: tvm.target.Target) -> str:
+    """``gpu`` or ``cpu``."""
+    return "gpu" if is_gpu(target) else "cpu"
 
 
 def host_processor() -> str:

@@ -1,12 +1,13 @@
 """Which configuration a kernel gets while a network is built: measured, taken over from a relative, or estimated.
 
 Splitting makes pieces: the same operator with fewer rows or fewer output channels.  A piece takes the configuration of
-the nearest measured operator of its family (same task, window, input channels, stride and width of the output); the
-knobs are plain integers and are made legal for the piece by :func:`tvm_codl.tiling.tiles.fit`.
+the nearest measured operator of its family (same task, window, input channels, stride and width of the output) that was
+measured with vectors as wide; the knobs are plain integers and are made legal for the piece by :func:`tvm_codl.tiling.tiles.fit`.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,8 +23,8 @@ from tvm_codl.errors import UserError
 from tvm_codl.schedule.conv2d import TASK as CONV2D
 from tvm_codl.schedule.dense import BATCH_MATMUL, DENSE
 from tvm_codl.schedule.depthwise import TASK as DEPTHWISE
-from tvm_codl.schedule.target import KEY, is_gpu
-from tvm_codl.tiling.tuned import distance, placed
+from tvm_codl.schedule.target import KEY, processor_of, vector_lanes
+from tvm_codl.tiling.tuned import FROM_PACKAGE, FROM_USER, better, distance, placed
 
 TASKS = frozenset((CONV2D, DEPTHWISE, DENSE, BATCH_MATMUL))
 SHIPPED = Path(tvm_codl.tuned.__file__).parent
@@ -40,76 +41,78 @@ class Family(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One measured configuration; ``seconds`` is its mean time."""
+    """One measured configuration; ``seconds`` is its mean time, ``lanes`` how wide its target's vectors are, and ``rank``
+    as in :class:`tvm_codl.tiling.tuned.Tuning`."""
 
     workload: tuple[Any, ...]
     config: Any
     seconds: float
+    lanes: int = 0
+    rank: int = FROM_USER
+
+    @property
+    def family(self) -> Family:
+        return family_of(self.workload)
 
 
 class Scheduled(autotvm.DispatchContext):
     """A dispatch context for our targets; answers every query and never warns.  ``seen`` lists what was asked."""
 
-    def __init__(self, records: dict[str, list[Record]]) -> None:
+    def __init__(self, records: Iterable[tuple[str, Record]]) -> None:
         super().__init__()
-        self._exact: dict[tuple[str, Any], Record] = {}
-        self._families: dict[tuple[str, Any], list[tuple[Family, Record]]] = {}
-        self._answers: dict[tuple[str, Any], Any] = {}
+        self._exact: dict[tuple[str, int, Any], Record] = {}
+        self._families: dict[tuple[str, int, Any], list[Record]] = {}
+        self._answers: dict[tuple[str, int, Any], Any] = {}
         self.seen: dict[tuple[str, Any], str] = {}
-        for processor, found in records.items():
-            for record in found:
-                self._add(processor, record)
-
-    def _add(self, processor: str, record: Record) -> None:
-        key = (processor, record.workload)
-        known = self._exact.get(key)
-        if known is None or record.seconds < known.seconds:
-            self._exact[key] = record
-            family = family_of(record.workload)
-            relatives = self._families.setdefault((processor, family.common), [])
-            relatives[:] = [(f, r) for f, r in relatives if r.workload != record.workload] + [(family, record)]
+        for processor, record in records:
+            key = (processor, record.lanes, record.workload)
+            if key not in self._exact or better(record, self._exact[key]):
+                self._exact[key] = record
+        for (processor, lanes, _), record in self._exact.items():
+            self._families.setdefault((processor, lanes, record.family.common), []).append(record)
 
     def _query_inside(self, target: tvm.target.Target, workload: Any) -> Any:
         if workload is None or workload[0] not in TASKS or KEY not in target.keys:
             return None
-        processor = "gpu" if is_gpu(target) else "cpu"
-        key = (processor, plain(workload))
+        key = _key(target, workload)
         # The compute and the schedule of one kernel ask separately and must hear the same.
         if key not in self._answers:
-            self._answers[key], self.seen[key] = self._answer(*key)
+            processor, _, plain_workload = key
+            self._answers[key], self.seen[processor, plain_workload] = self._answer(*key)
         return self._answers[key]
 
-    def _answer(self, processor: str, workload: Any) -> tuple[Any, str]:
-        exact = self._exact.get((processor, workload))
+    def _answer(self, processor: str, lanes: int, workload: Any) -> tuple[Any, str]:
+        exact = self._exact.get((processor, lanes, workload))
         if exact is not None:
             return exact.config, "measured"
         family = family_of(workload)
-        relatives = self._families.get((processor, family.common), [])
+        relatives = self._families.get((processor, lanes, family.common), [])
         if relatives:
-            _, nearest = min(relatives, key=lambda pair: (family.distance(pair[0]), pair[1].seconds))
+            nearest = min(relatives, key=lambda record: (family.distance(record.family), record.seconds))
             return nearest.config, "transferred"
         return FallbackConfigEntity(), "estimated"
 
     def suggestion(self, target: tvm.target.Target, workload: Any) -> Any | None:
         """The measured or transferred configuration for a kernel; None where there is only an estimate."""
-        config, how = self._answer("gpu" if is_gpu(target) else "cpu", plain(workload))
+        config, how = self._answer(*_key(target, workload))
         return None if how == "estimated" else config
 
     def update(self, target: tvm.target.Target, workload: Any, cfg: Any) -> None:
-        self._answers[("gpu" if is_gpu(target) else "cpu", plain(workload))] = cfg
+        self._answers[_key(target, workload)] = cfg
+
+
+def _key(target: tvm.target.Target, workload: Any) -> tuple[str, int, Any]:
+    return processor_of(target), vector_lanes(target), plain(workload)
 
 
 @contextmanager
 def scheduled(records_paths: Iterable[str | Path] = (), shipped: bool = True) -> Iterator[Scheduled]:
-    """The context to build in: records shipped with the package, then the user's, then estimates.
+    """The context to build in: the user's records, then those shipped with the package, then estimates.
 
     Raises :class:`UserError` for a file that is missing or holds a line that is no AutoTVM record.
     """
-    paths = [*(sorted(SHIPPED.glob("*.log")) if shipped else []), *map(Path, records_paths)]
-    records: dict[str, list[Record]] = {"cpu": [], "gpu": []}
-    for path in paths:
-        for processor, record in read_records(path):
-            records[processor].append(record)
+    records = [*(_of_package(SHIPPED) if shipped else ())]
+    records += [one for path in records_paths for one in read_records(Path(path), FROM_USER)]
     was_silent = autotvm.GLOBAL_SCOPE.silent
     autotvm.GLOBAL_SCOPE.silent = True
     try:
@@ -119,7 +122,12 @@ def scheduled(records_paths: Iterable[str | Path] = (), shipped: bool = True) ->
         autotvm.GLOBAL_SCOPE.silent = was_silent
 
 
-def read_records(path: Path) -> list[tuple[str, Record]]:
+@functools.cache
+def _of_package(folder: Path) -> tuple[tuple[str, Record], ...]:
+    return tuple(one for path in sorted(folder.glob("*.log")) for one in read_records(path, FROM_PACKAGE))
+
+
+def read_records(path: Path, rank: int = FROM_USER) -> list[tuple[str, Record]]:
     """The successful records in an AutoTVM JSON-lines file that are for kernels and targets of ours."""
     found: list[tuple[str, Record]] = []
     try:
@@ -141,7 +149,8 @@ def read_records(path: Path) -> list[tuple[str, Record]]:
         target, workload = measured.target, plain(measured.task.workload)
         if result.error_no == 0 and workload[0] in TASKS and KEY in target.keys:
             seconds = sum(result.costs) / len(result.costs)
-            found.append(("gpu" if is_gpu(target) else "cpu", Record(workload, measured.config, seconds)))
+            record = Record(workload, measured.config, seconds, vector_lanes(target), rank)
+            found.append((processor_of(target), record))
     return found
 
 

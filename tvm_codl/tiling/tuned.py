@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -22,15 +22,29 @@ from tvm_codl.errors import UserError
 CONV2D, DEPTHWISE, DENSE = "conv2d_nhwc.codl", "depthwise_conv2d_nhwc.codl", "dense.codl"
 KEY = "codl"
 
+#: :attr:`Tuning.rank` of the records that ship with the package, and of a user's.
+FROM_PACKAGE, FROM_USER = 0, 1
+
 #: A family: what a piece has in common with its operator, all integers.  See :func:`conv2d_family`.
 Family = tuple[Any, ...]
 Floats = NDArray[np.float64]
+
+
+class Tuned(Protocol):
+    """What decides between two."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
 
 
 class Tuning(msgspec.Struct, frozen=True):
     """One tuned kernel: of which family, how large (``extents``: rows, channels), with which knobs, how fast.
 
     ``exact`` is the rest of what must agree for it to be that very kernel: input rows and the padding above and below.
+    ``lanes`` is how wide the vectors are of the target that it was tuned for; it is used for no other.  Of two for one kernel
+    that of the higher ``rank`` is used, of equal ranks the faster: the times of two phones cannot be compared.
     """
 
     processor: str
@@ -39,6 +53,8 @@ class Tuning(msgspec.Struct, frozen=True):
     exact: tuple[int, int, int]
     knobs: dict[str, Any]
     seconds: float
+    lanes: int = 0
+    rank: int = 0
 
 
 class Tunings(msgspec.Struct, frozen=True):
@@ -46,17 +62,22 @@ class Tunings(msgspec.Struct, frozen=True):
 
     entries: tuple[Tuning, ...] = ()
 
-    def by_family(self, processor: str) -> dict[Family, list[Tuning]]:
+    def by_family(self, processor: str, lanes: int) -> dict[Family, list[Tuning]]:
         found: dict[tuple[Any, ...], Tuning] = {}
         for entry in self.entries:
-            if entry.processor == processor:
+            if (entry.processor, entry.lanes) == (processor, lanes):
                 same = (entry.family, entry.extents, entry.exact)
-                if same not in found or entry.seconds < found[same].seconds:
+                if same not in found or better(entry, found[same]):
                     found[same] = entry
         families: dict[Family, list[Tuning]] = {}
         for entry in found.values():
             families.setdefault(entry.family, []).append(entry)
         return families
+
+
+def better(one: Tuned, other: Tuned) -> bool:
+    """Which of two for the same kernel is used."""
+    return (-one.rank, one.seconds) < (-other.rank, other.seconds)
 
 
 def nearest(relatives: list[Tuning], rows: Floats, channels: Floats) -> NDArray[np.intp]:
@@ -74,7 +95,7 @@ def shipped() -> Tunings:
     return read(sorted(Path(tvm_codl.tuned.__file__).parent.glob("*.log")))
 
 
-def read(paths: Iterable[Path]) -> Tunings:
+def read(paths: Iterable[Path], rank: int = FROM_PACKAGE) -> Tunings:
     """The successful records of our kernels in AutoTVM JSON-lines files.
 
     Raises :class:`UserError` for a file that cannot be read or a line that is no record.
@@ -89,7 +110,7 @@ def read(paths: Iterable[Path]) -> Tunings:
             if not line.strip() or line.startswith("#"):
                 continue
             try:
-                entry = _entry(json.loads(line))
+                entry = _entry(json.loads(line), rank)
             except (ValueError, KeyError, TypeError, IndexError) as error:
                 raise UserError(f"{path}:{number} is no tuning record", repr(error), "remove the line") from error
             if entry is not None:
@@ -99,10 +120,10 @@ def read(paths: Iterable[Path]) -> Tunings:
 
 def used(paths: Iterable[Path]) -> Tunings:
     """The tuned kernels of a build with these logs: the shipped ones and theirs.  Raises as :func:`read`."""
-    return Tunings(shipped().entries + read(paths).entries)
+    return Tunings(shipped().entries + read(paths, FROM_USER).entries)
 
 
-def _entry(value: Mapping[str, Any]) -> Tuning | None:
+def _entry(value: Mapping[str, Any], rank: int) -> Tuning | None:
     target, task, args, _ = value["input"]
     keys = next((word[6:].split(",") for word in str(target).split() if word.startswith("-keys=")), [])
     costs, failed = value["result"][0], value["result"][1]
@@ -111,7 +132,8 @@ def _entry(value: Mapping[str, Any]) -> Tuning | None:
     knobs = {name: setting for name, _, setting in value["config"]["entity"]}
     family, extents, exact = placed(task, args)
     processor = "gpu" if "gpu" in keys else "cpu"
-    return Tuning(processor, family, extents, exact, knobs, sum(costs) / len(costs))
+    lanes = next((int(key[1:]) for key in keys if key[:1] == "v" and key[1:].isdigit()), 0)
+    return Tuning(processor, family, extents, exact, knobs, sum(costs) / len(costs), lanes, rank)
 
 
 def placed(task: str, args: Sequence[Any]) -> tuple[Family, tuple[int, int], tuple[int, int, int]]:
