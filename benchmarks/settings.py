@@ -2,7 +2,7 @@
 
 One library is run on the phone with one setting after the other, round after round, and each setting's time is taken as
 a share of the default's in the same round: the median, its standard error, and the middle eight tenths.  A setting that
-needs a library of its own (float16) is measured as well where the device can do it.  Without a plan, every operator
+needs a library of its own (float16, images) is measured as well where the device can do it.  Without a plan, every operator
 that can be cut is cut in halves, so that both processors work and wait for each other all the time.
 """
 

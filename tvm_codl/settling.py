@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tvm_codl.bench import errors
+from tvm_codl.bench import FLOAT16_TOLERANCE, TOLERANCE, errors
 from tvm_codl.errors import CheckFailed, UserError
 from tvm_codl.interleave import RUNS, calm_down
 from tvm_codl.measure.choices import Ratio, check_settings, choose, offered
@@ -20,14 +21,12 @@ from tvm_codl.runtime.comodule import CoModule
 from tvm_codl.targets import Toolchain, toolchain
 from tvm_codl.workflow import Log, Prepared, libraries_for, open_library
 
-#: By how much, as a share of the largest value, float16 may change an output and still be chosen.
-FLOAT16_ERROR = 5e-3
 #: A sample is the mean of as many runs as take that long, or one: a network of 0.1 ms is timed as well as one of 100.
 SAMPLE_MS = 5.0
 
 
 class Bench:
-    """The library of a plan on a phone, run with one setting after the other.
+    """The libraries of a plan on a phone, one for each type and each memory of the GPU, run with one setting after the other.
 
     After each change the first sample, which finds caches and driver as another setting left them, is not counted.
     """
@@ -36,18 +35,18 @@ class Bench:
         self.inputs = prepared.model.sample_inputs()
         self.profile = phone.profile
         self.offers = offered(phone.profile, plan)
-        plans = {"float32": msgspec.structs.replace(plan, settings=DEFAULT)}
-        if "gpu_float" in self.offers:
-            plans["float16"] = msgspec.structs.replace(plan, settings=Settings(gpu_float="float16"))
+        plans = {one.words(): msgspec.structs.replace(plan, settings=one) for one in built(self.offers)}
         paths = libraries_for(prepared, plans, tools, log)
         self.modules: dict[str, CoModule] = {name: open_library(path, phone) for name, path in paths.items()}
         outputs = {name: module.run(self.inputs) for name, module in self.modules.items()}
-        if "float16" in outputs:
-            error = float16_error(outputs["float16"], outputs["float32"])
-            log(f"float16 on the GPU changes an output by at most {error:.2e} of its largest value")
-            if error > FLOAT16_ERROR:
-                log(f"that is more than {FLOAT16_ERROR:g}: float16 is not offered")
-                del self.offers["gpu_float"]
+        for field, bound in (("gpu_float", FLOAT16_TOLERANCE), ("gpu_memory", TOLERANCE)):
+            for value in list(self.offers.get(field, ())):
+                other: dict[str, Any] = {field: value}
+                error = largest_error(outputs[Settings(**other).words()], outputs[DEFAULT.words()])
+                log(f"{value} on the GPU changes an output by at most {error:.2e} of its largest value")
+                if error > bound:
+                    log(f"that is more than {bound:g}: {value} is not offered")
+                    del self.offers[field]
         once = max(float(np.median(module.benchmark(1, 5))) for module in self.modules.values())
         self.number = math.ceil(SAMPLE_MS / max(once, 1e-3))
         calm_down()
@@ -56,13 +55,25 @@ class Bench:
         samples: dict[Settings, list[float]] = {settings: [] for settings in wanted}
         for _ in range(rounds):
             for settings in wanted:
-                module = self.modules[settings.gpu_float]
+                module = self.modules[library_of(settings).words()]
                 module.apply(settings)
                 samples[settings] += module.benchmark(self.number, 1 + RUNS)[1:]
         return samples
 
 
-def float16_error(found: list[np.ndarray], wanted: list[np.ndarray]) -> float:
+def library_of(settings: Settings) -> Settings:
+    """What of ``settings`` decides what a library holds; the rest is chosen when it runs."""
+    return Settings(gpu_float=settings.gpu_float, gpu_memory=settings.gpu_memory)
+
+
+def built(offers: Mapping[str, Sequence[object]]) -> list[Settings]:
+    """The settings of all libraries that a choice among ``offers`` may ask for."""
+    fields = ("gpu_float", "gpu_memory")
+    values: list[tuple[Any, ...]] = [(getattr(DEFAULT, field), *offers.get(field, ())) for field in fields]
+    return [Settings(**dict(zip(fields, chosen, strict=True))) for chosen in itertools.product(*values)]
+
+
+def largest_error(found: list[np.ndarray], wanted: list[np.ndarray]) -> float:
     """The largest difference of any output, as a share of that output's largest magnitude; infinite where an output
     holds what is no number, as those do that float16 cannot hold."""
     try:

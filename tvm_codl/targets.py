@@ -12,7 +12,8 @@ import tvm
 import tvm_codl.schedule  # noqa: F401 - registers our kernels for our targets
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
-from tvm_codl.schedule.target import cpu_target, gpu_target
+from tvm_codl.schedule.image import PIXEL
+from tvm_codl.schedule.target import cpu_target, gpu_target, vector_lanes, with_images
 from tvm_codl.schedule.transfer import SHIPPED, scheduled
 
 #: The folders whose code decides what a library holds: one that an older version built must not pass for today's.
@@ -38,7 +39,8 @@ TIMING = 2
 class Toolchain(msgspec.Struct, frozen=True):
     """Targets, and the tuned schedules that go with them.
 
-    ``kernel_id`` changes with any of these and with the code that makes kernels: records of one id can be compared.
+    ``kernel_id`` changes with any of these, with the code that makes kernels, and with how many cores the device has:
+    records of one id can be compared.
     ``build_id`` changes with all that, with the code that puts libraries together, and with the runtime.
     """
 
@@ -48,18 +50,34 @@ class Toolchain(msgspec.Struct, frozen=True):
     build_id: str
     kernel_id: str
 
+    def gpu_with(self, memory: str) -> tvm.target.Target:
+        """The GPU's target where weights lie in ``memory``, "buffer" or "image"."""
+        return with_images(self.gpu) if memory == "image" else self.gpu
+
     def scheduled(self) -> AbstractContextManager[object]:
         """The context in which kernels are built: shipped records, then these."""
         return scheduled(self.records)
 
 
-def toolchain(profile: DeviceProfile, tuning_records: Path | None = None) -> Toolchain:
-    """Targets for a phone of that profile, with the shipped records and the user's."""
+def targets_of(profile: DeviceProfile) -> tuple[tvm.target.Target, tvm.target.Target]:
+    """The targets for the CPU and the GPU of a phone of that profile."""
     mcpu, mattr, mtriple = (_option(profile.cpu_target, name) for name in ("mcpu", "mattr", "mtriple"))
     cpu = cpu_target(mcpu, mattr, mtriple)
-    gpu = gpu_target(cpu, max_threads=profile.max_work_group or 256)
+    return cpu, gpu_target(cpu, max_threads=profile.max_work_group or 256, image_side=min(profile.image2d))
+
+
+def reads_images(profile: DeviceProfile) -> bool:
+    """Whether kernels for a phone of that profile can read weights from images."""
+    return profile.images and min(profile.image2d) > 0 and vector_lanes(targets_of(profile)[1]) == PIXEL
+
+
+def toolchain(profile: DeviceProfile, tuning_records: Path | None = None) -> Toolchain:
+    """Targets for a phone of that profile, with the shipped records and the user's."""
+    cpu, gpu = targets_of(profile)
     records = (tuning_records,) if tuning_records else ()
-    kernels = hashlib.sha256(f"{tvm.__version__}|{cpu}|{gpu}|{profile.gpu_version}|{TIMING}".encode())
+    # A computer that plays a phone may have other cores the next time.
+    cores = f"{len(profile.cpu_cores)}|{profile.compute_units}"
+    kernels = hashlib.sha256(f"{tvm.__version__}|{cpu}|{gpu}|{profile.gpu_version}|{cores}|{TIMING}".encode())
     for path in (*records, *sorted(SHIPPED.glob("*.log"))):
         kernels.update(_content(path))
     library = hashlib.sha256(profile.build_id.encode())

@@ -1,20 +1,26 @@
-"""TVM's own kernels for Adreno on the emulated arm64 phone: they read images, where ours read buffers."""
+"""Images on the emulated arm64 phone: TVM's own kernels for Adreno, and ours where a plan's settings ask for images."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import tvm
 from tvm import relay
 from tvm.contrib.graph_executor import GraphModule
 
+import tvm_codl as codl
+from tests.e2e.by_hand import every_operator_split
 from tests.phone.emulated import emulated_phone, opencl_missing
 from tests.runtime.partitions import answer
 from tvm_codl.build.library import linker
 from tvm_codl.device.reach import connect
 from tvm_codl.device.spec import Direct
+from tvm_codl.frontend.reference import reference_outputs
+from tvm_codl.measure.choices import offered
+from tvm_codl.plan.settings import Settings
 from tvm_codl.platforms import platform
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(opencl_missing()), reason=opencl_missing())]
@@ -54,3 +60,21 @@ def test_kernels_of_images_and_of_buffers_are_right(device: str, images: bool, t
         runner.run()
         np.testing.assert_allclose(runner.get_output(0).numpy(), answer(network(), value), rtol=1e-3, atol=1e-4)
         assert np.all(np.asarray(runner.module.time_evaluator("run", phone.gpu, number=1)().results) > 0)
+
+
+def test_a_plan_whose_gpu_reads_images_gives_the_networks_answer(tmp_path: Path) -> None:
+    model = codl.load_model("zoo:small")
+    prepared = codl.prepare(model)
+    plan = msgspec.structs.replace(every_operator_split(prepared), settings=Settings(gpu_memory="image"))
+    inputs = model.sample_inputs()
+    with (
+        emulated_phone(tmp_path, port=0, key="emulated") as server,
+        connect(Direct("127.0.0.1", server.port, "emulated"), timeout_s=120) as phone,
+    ):
+        assert offered(phone.profile, plan)["gpu_memory"] == ["image"]
+        library = codl.build_library(prepared, plan, phone.profile, tmp_path / "model.so")
+        module = codl.open_library(library, phone)
+        assert " -keys=codl_gpu,codl,v4,opencl,gpu,images " in module.about.build["gpu"]
+        for _ in range(2):
+            (got,), (wanted,) = module.run(inputs), reference_outputs(model, inputs)
+            np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)

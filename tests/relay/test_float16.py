@@ -13,7 +13,7 @@ from tvm_codl.frontend.load import load_model
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 from tvm_codl.plan.settings import DEFAULT, Settings
 from tvm_codl.relay.float16 import CONVERSION, GpuFloat16
-from tvm_codl.settling import float16_error
+from tvm_codl.settling import largest_error
 from tvm_codl.workflow import Prepared, partition, prepare
 
 
@@ -96,16 +96,16 @@ def test_the_answer_changes_by_what_float16_rounds_away(small: Prepared) -> None
     inputs = small.model.sample_inputs()
     for plan in (planned(small), all_gpu(small)):
         mod = partition(small, plan)
-        error = float16_error(answers(GpuFloat16()(mod), inputs), answers(mod, inputs))
+        error = largest_error(answers(GpuFloat16()(mod), inputs), answers(mod, inputs))
         assert 0 < error < 5e-3
 
 
 def test_what_float16_cannot_hold_is_an_infinite_error() -> None:
     wanted = [np.array([1.0, 7e4], "float32")]
     with np.errstate(over="ignore"):
-        assert float16_error([wanted[0].astype("float16")], wanted) == np.inf
-    assert float16_error([np.array([np.nan, 1.0], "float32")], wanted) == np.inf
-    assert float16_error([np.array([1.0, 7.07e4], "float32")], wanted) == pytest.approx(0.01)
+        assert largest_error([wanted[0].astype("float16")], wanted) == np.inf
+    assert largest_error([np.array([np.nan, 1.0], "float32")], wanted) == np.inf
+    assert largest_error([np.array([1.0, 7.07e4], "float32")], wanted) == pytest.approx(0.01)
 
 
 def test_tvms_own_lists_are_as_before(small: Prepared) -> None:

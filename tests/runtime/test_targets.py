@@ -41,6 +41,12 @@ def test_a_new_driver_makes_both_stale():
     assert before.kernel_id != after.kernel_id
 
 
+@pytest.mark.parametrize("cores", [{"cpu_cores": (0, 1, 2)}, {"compute_units": 7}])
+def test_other_cores_make_records_stale(cores):
+    before, after = targets.toolchain(PHONE), targets.toolchain(msgspec.structs.replace(PHONE, **cores))
+    assert before.kernel_id != after.kernel_id
+
+
 def test_tuning_records_that_cannot_be_read_are_the_users_error(tmp_path):
     with pytest.raises(UserError, match=r"cannot read tuning records from .*none\.log") as raised:
         targets.toolchain(PHONE, tmp_path / "none.log")

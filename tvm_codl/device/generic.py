@@ -13,6 +13,9 @@ FEATURES = "+neon"
 #: Work-items in a group that every OpenCL GPU of a phone takes.
 WORK_GROUP = 128
 
+#: What OpenCL 1.2 asks of a device that has images and not the embedded profile (CL_DEVICE_IMAGE2D_MAX_WIDTH).
+IMAGE_SIDE = 8192
+
 _TRIPLES = {"android-arm64": ANDROID_TRIPLE, "linux-arm64": LINUX_TRIPLE}
 
 
@@ -33,6 +36,8 @@ def generic_profile(platform: str) -> DeviceProfile:
         gpu_name="any OpenCL GPU",
         gpu_target="opencl",
         max_work_group=WORK_GROUP,
+        images=True,
+        image2d=(IMAGE_SIDE, IMAGE_SIDE),
     )
 
 

@@ -12,6 +12,7 @@ from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.settings import DEFAULT, Settings
+from tvm_codl.targets import reads_images
 
 Log = Callable[[str], None]
 #: Measures some settings in turn, so many rounds: milliseconds by settings, of which the n-th are of one round.
@@ -45,11 +46,12 @@ def check_settings(settings: Settings, profile: DeviceProfile) -> None:
 
     Of a profile of any phone (:mod:`tvm_codl.device.generic`), which names no cores, the phone itself says what it can do.
     """
-    if settings.gpu_memory == "image":
+    if settings.gpu_memory == "image" and not reads_images(profile):
         raise UserError(
-            "gpu_memory image cannot be built yet",
-            "TVM's adreno kernels take images, but libraries here have buffers alone: the program names no image, and the "
-            "co-executor makes none for weights and for what a region keeps to itself",
+            f"kernels for {profile.gpu_name or 'the GPU'} read no images",
+            f"images of {profile.image2d[0]} x {profile.image2d[1]} pixels, and a pixel is a vector of four"
+            if profile.images
+            else f"{profile.name} reports no images",
             'use "gpu_memory": "buffer"',
         )
     if not profile.cpu_cores:
@@ -83,6 +85,8 @@ def offered(profile: DeviceProfile, plan: Plan) -> dict[str, list[object]]:
         offers["flush_every"] = list(FLUSH_PERIODS)
         if profile.float16:
             offers["gpu_float"] = ["float16"]
+        if reads_images(profile):
+            offers["gpu_memory"] = ["image"]
     if used & {"cpu", "split"}:
         offers["cpu_cores"] = list(core_sets(profile))
         offers["cpu_threads"] = list(range(1, len(profile.cpu_cores)))

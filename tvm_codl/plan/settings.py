@@ -21,7 +21,7 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     that it may for now, which every period does as well.  ``cpu_threads``: 0 is as many as TVM takes by itself, or as
     ``cpu_cores`` has cores.  ``cpu_cores``: the numbers of the cores that the CPU's threads may use, rising; empty: those
     that the phone's server has.  ``gpu_float``: the type in which the GPU computes and keeps its weights.
-    ``gpu_memory``: where the GPU keeps what only it reads.
+    ``gpu_memory``: what the GPU reads the weights of convolutions and dense layers from; in images they are held a second time.
 
     Raises :class:`ValueError` for a value that cannot be meant, :class:`msgspec.ValidationError` where it is read.
     """

@@ -54,6 +54,20 @@ def test_a_device_is_offered_what_it_can_do_and_the_plan_can_feel() -> None:
     assert set(offered(PHONE, plan(Placement("gpu")))) == {"flush_every", "gpu_float"}
 
 
+def images(cpu_target: str, side: int = 8192) -> DeviceProfile:
+    return msgspec.structs.replace(PHONE, cpu_target=cpu_target, images=side > 0, image2d=(side, side))
+
+
+def test_images_are_offered_where_a_vector_is_a_pixel() -> None:
+    arm, wide = "llvm -mtriple=aarch64-linux-gnu -mattr=+neon", "llvm -mcpu=skylake-avx512"
+    assert offered(images(arm), SPLIT)["gpu_memory"] == ["image"]
+    check_settings(Settings(gpu_memory="image"), images(arm))
+    for phone, why in ((images(wide), "a vector of four"), (images(arm, 0), "reports no images")):
+        assert "gpu_memory" not in offered(phone, SPLIT)
+        with pytest.raises(UserError, match=f"read no images[^$]*{why}"):
+            check_settings(Settings(gpu_memory="image"), phone)
+
+
 def test_one_core_and_no_float16_leave_the_flush_period() -> None:
     one = msgspec.structs.replace(PHONE, cpu_cores=(0,), clusters=(Cluster((0, 1)),), float16=False)
     assert set(offered(one, SPLIT)) == {"flush_every"}
@@ -113,7 +127,7 @@ def test_a_value_that_the_others_forbid_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (Settings(gpu_memory="image"), "image cannot be built yet"),
+        (Settings(gpu_memory="image"), "reports no images"),
         (Settings(gpu_float="float16"), "cannot compute in float16"),
         (Settings(cpu_cores=(1, 9)), "core 9 is none of the CPU's"),
         (Settings(cpu_threads=9), "9 CPU threads are more"),
@@ -127,6 +141,4 @@ def test_what_the_device_cannot_do_is_refused_with_words(settings: Settings, wor
 
 def test_a_library_for_any_phone_may_have_the_settings_that_one_phone_was_given() -> None:
     anyone = generic_profile("android-arm64")
-    check_settings(Settings(16, 4, (4, 5, 6, 7), gpu_float="float16"), anyone)
-    with pytest.raises(UserError, match="image cannot be built yet"):
-        check_settings(Settings(gpu_memory="image"), anyone)
+    check_settings(Settings(16, 4, (4, 5, 6, 7), gpu_float="float16", gpu_memory="image"), anyone)

@@ -101,6 +101,8 @@ class GpuList {
 
   void Compile(size_t step, const std::vector<tvm::runtime::Module>& libraries);
   void Record(size_t step, const tvm::runtime::PackedFunc& function);
+  cl_mem OwnImage(cl_mem recorded, std::map<cl_mem, cl_mem>* own);
+  void FillImages();
   void RecordAll(const std::vector<tvm::runtime::Module>& libraries);
   void GiveSlots(const std::map<cl_mem, size_t>& wanted, const std::vector<std::pair<cl_mem, Loan>>& loans);
   void Lend();
@@ -125,6 +127,9 @@ class GpuList {
   std::vector<Mem> scratch_;           // by slot
   std::vector<size_t> scratch_bytes_;  // by slot
   std::vector<Loan> loans_;            // until the slots have their memory
+  std::vector<char> is_weight_;        // by buffer
+  std::vector<Mem> images_;            // weights once more, in the form in which kernels read them
+  std::vector<Launch> fills_;          // what fills images, until it has run
   std::vector<Command> commands_;
   std::vector<size_t> command_end_;               // by step: one past its last command
   std::vector<std::vector<size_t>> commands_of_;  // by region

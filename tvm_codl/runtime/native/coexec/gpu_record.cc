@@ -25,6 +25,12 @@ size_t BytesOf(cl_mem mem) {
   return bytes;
 }
 
+bool IsImage(cl_mem mem) {
+  cl_mem_object_type type = 0;
+  Check(clGetMemObjectInfo(mem, CL_MEM_TYPE, sizeof(type), &type, nullptr), "clGetMemObjectInfo");
+  return type == CL_MEM_OBJECT_IMAGE2D;
+}
+
 }  // namespace
 
 GpuList::GpuList(const Program& program, const std::vector<Module>& libraries, OpenCLDevice device, Memory* memory)
@@ -41,10 +47,11 @@ GpuList::GpuList(const Program& program, const std::vector<Module>& libraries, O
   gpu_events_.resize(events);
   gpu_signal_at_.resize(events, 0);
   throttle_.resize(kThrottleSlots);
-  // TVM lends workspaces from a pool of the thread's own, in pieces as large as any that this thread ever wanted.  A
-  // thread that is new sees what these calls want, and gives it back when it ends.
-  std::async(std::launch::async, [this, &libraries] { RecordAll(libraries); }).get();
+  is_weight_.resize(program.buffers.size(), 0);
+  for (const Weight& weight : program.weights) is_weight_[static_cast<size_t>(weight.buffer)] = 1;
+  RecordAll(libraries);
   Lend();
+  FillImages();
   commands_of_.resize(program.regions.size());
   for (size_t i = 0; i < commands_.size(); ++i) {
     const Command& command = commands_[i];
@@ -82,7 +89,9 @@ void GpuList::Compile(size_t index, const std::vector<Module>& libraries) {
       copies_.push_back({PlaceOf(step.args[0]), PlaceOf(step.args[1]), static_cast<size_t>(step.args[0].bytes), false});
       return;
     case Do::kCall:
-      Record(index, FindFunction(libraries, step.function));
+      // TVM lends workspaces and images from pools of the thread's own, in pieces as large as any that this thread ever
+      // wanted.  A thread that is new sees what this call wants, and gives it back when it ends.
+      std::async(std::launch::async, [&] { Record(index, FindFunction(libraries, step.function)); }).get();
   }
 }
 
@@ -99,6 +108,27 @@ void GpuList::Lend() {
     }
   }
   loans_.clear();
+}
+
+// Weights never change, so neither does an image of them.
+void GpuList::FillImages() {
+  for (const Launch& launch : fills_) {
+    Check(clEnqueueNDRangeKernel(plain_.get(), launch.kernel.get(), launch.dims, nullptr, launch.global.data(),
+                                 launch.local[0] != 0 ? launch.local.data() : nullptr, 0, nullptr, nullptr),
+          "clEnqueueNDRangeKernel");
+  }
+  if (!fills_.empty()) Check(clFinish(plain_.get()), "clFinish");
+  fills_.clear();
+}
+
+// The image that stands for one that TVM's pool lent for a call.
+cl_mem GpuList::OwnImage(cl_mem recorded, std::map<cl_mem, cl_mem>* own) {
+  cl_mem& image = (*own)[recorded];
+  if (image == nullptr) {
+    images_.push_back(memory_->NewDeviceImage(recorded));
+    image = images_.back().get();
+  }
+  return image;
 }
 
 GpuList::Place GpuList::PlaceOf(const View& view) const {
@@ -153,6 +183,7 @@ void GpuList::Record(size_t index, const PackedFunc& function) {
 
   std::vector<RecordedLaunch> recorded;
   std::vector<Mem> released;
+  std::map<cl_mem, cl_mem> own_images;
   {
     LaunchRecorder recorder;
     TVMRetValue result;
@@ -174,10 +205,21 @@ void GpuList::Record(size_t index, const PackedFunc& function) {
     launch.dims = record.dims;
     launch.global = record.global;
     launch.local = record.local;
+    bool has_image = false, weights_alone = true;
     for (const auto& [arg, bytes] : record.args) {
       cl_mem mem = nullptr;
       if (bytes.size() == sizeof(mem)) std::memcpy(&mem, bytes.data(), sizeof(mem));
       auto token = by_token.find(mem);
+      const bool lent = token == by_token.end() && bytes.size() == sizeof(mem);
+      if (lent && IsImage(mem)) {
+        has_image = true;
+        const cl_mem image = OwnImage(mem, &own_images);
+        Check(clSetKernelArg(launch.kernel.get(), arg, sizeof(image), &image), "clSetKernelArg");
+        continue;
+      }
+      const bool weight = token != by_token.end() && device_args[token->second].usable() &&
+                          is_weight_[static_cast<size_t>(step.args[token->second].buffer)] != 0;
+      if (lent || (token != by_token.end() && !weight)) weights_alone = false;
       if (token != by_token.end() && device_args[token->second].usable()) {
         const Memory::DeviceArg& device_arg = device_args[token->second];
         if (device_arg.svm != nullptr) {
@@ -188,11 +230,15 @@ void GpuList::Record(size_t index, const PackedFunc& function) {
       } else if (bytes.size() == sizeof(mem)) {
         // A bounce, or a workspace that TVM's pool lent for this call: it will lend it again, so the replay has its
         // own.
-        if (token == by_token.end()) wanted[mem] = BytesOf(mem);
+        if (lent) wanted[mem] = BytesOf(mem);
         loans.push_back({mem, {Loan::For::kKernelArg, launches_.size(), arg, 0}});
       } else {
         Check(clSetKernelArg(launch.kernel.get(), arg, bytes.size(), bytes.data()), "clSetKernelArg");
       }
+    }
+    if (has_image && weights_alone) {
+      fills_.push_back(std::move(launch));
+      continue;
     }
     commands_.push_back({Command::Type::kLaunch, launches_.size(), index});
     launches_.push_back(std::move(launch));

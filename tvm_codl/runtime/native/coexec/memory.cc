@@ -187,6 +187,22 @@ Mem Memory::NewDeviceBuffer(size_t bytes) {
   return mem;
 }
 
+Mem Memory::NewDeviceImage(cl_mem like) {
+  cl_image_format format{};
+  cl_image_desc shape{};
+  shape.image_type = CL_MEM_OBJECT_IMAGE2D;
+  Check(clGetImageInfo(like, CL_IMAGE_FORMAT, sizeof(format), &format, nullptr), "clGetImageInfo");
+  Check(clGetImageInfo(like, CL_IMAGE_WIDTH, sizeof(size_t), &shape.image_width, nullptr), "clGetImageInfo");
+  Check(clGetImageInfo(like, CL_IMAGE_HEIGHT, sizeof(size_t), &shape.image_height, nullptr), "clGetImageInfo");
+  cl_int status = CL_SUCCESS;
+  Mem mem(clCreateImage(device_.context, CL_MEM_READ_WRITE, &format, &shape, nullptr, &status));
+  Check(status, "clCreateImage");
+  size_t bytes = 0;
+  Check(clGetMemObjectInfo(mem.get(), CL_MEM_SIZE, sizeof(bytes), &bytes, nullptr), "clGetMemObjectInfo");
+  scratch_bytes_ += static_cast<int64_t>(bytes);
+  return mem;
+}
+
 Memory::DeviceArg Memory::Device(const View& view) {
   DeviceArg arg;
   const Block& block = BlockOf(view);

@@ -55,6 +55,8 @@ class Memory {
   cl_mem Parent(const View& view) const { return BlockOf(view).mem; }
   int64_t Offset(const View& view) const { return at_[static_cast<size_t>(view.buffer)] + view.offset; }
   Mem NewDeviceBuffer(size_t bytes);
+  // An image of the format and the size of `like`.
+  Mem NewDeviceImage(cl_mem like);
 
   // Makes the CPU's writes visible to the GPU, or the other way round, in queue order.  Returns bytes copied.
   int64_t EnqueueToGpu(cl_command_queue queue, const View& view, cl_uint waits, const cl_event* wait_list,
@@ -67,7 +69,7 @@ class Memory {
   void EndRun(cl_command_queue queue);
 
   // Bytes held: for weights, of which another executor of the library may read the same; for tensors; for what
-  // NewDeviceBuffer gave.
+  // NewDeviceBuffer and NewDeviceImage gave.
   int64_t WeightBytes() const { return weights_->HeldBytes(); }
   int64_t TensorBytes() const { return tensor_bytes_; }
   int64_t ScratchBytes() const { return scratch_bytes_; }

@@ -68,20 +68,29 @@ std::vector<double> Executor::TimeRegion(int region, int repeat, double min_ms) 
   std::lock_guard<std::mutex> lock(running_);
   const CpuThreads::Scope as_chosen(cpu_threads_);
   CheckRegion(region);
-  RunRegion(region, 1);  // compiles kernels, touches memory
   std::vector<double> samples;
-  if (min_ms <= 0) {
+  samples.reserve(static_cast<size_t>(std::max(repeat, 0)));
+  try {
+    RunRegion(region, 1);  // compiles kernels, touches memory
+    int number = 0;        // runs of a sample; 0: one, as inside a network
+    if (min_ms > 0) {
+      const auto wanted = static_cast<int64_t>(min_ms * 1e6);
+      const int64_t one = std::max<int64_t>(RunRegion(region, 1), 1);
+      number = static_cast<int>(std::clamp<int64_t>(wanted / one, 1, kMostRuns));
+    }
     for (int r = 0; r < repeat; ++r) {
+      if (number > 0) {
+        samples.push_back(static_cast<double>(RunRegion(region, number)) / number / 1e6);
+        continue;
+      }
       ChillCaches(region);
       const int64_t taken = OnGpu(region) ? gpu_->TimeRegionOnDevice(region, spin_us) : RunRegion(region, 1);
       samples.push_back(static_cast<double>(taken) / 1e6);
     }
-    return samples;
+  } catch (...) {
+    if (gpu_) gpu_->Abandon();
+    throw;
   }
-  const auto wanted = static_cast<int64_t>(min_ms * 1e6);
-  const int64_t one = std::max<int64_t>(RunRegion(region, 1), 1);
-  const int number = static_cast<int>(std::clamp<int64_t>(wanted / one, 1, kMostRuns));
-  for (int r = 0; r < repeat; ++r) samples.push_back(static_cast<double>(RunRegion(region, number)) / number / 1e6);
   return samples;
 }
 

@@ -163,6 +163,7 @@ FORWARD(cl_mem, clCreateImage,
         (c, f, i, d, h, e))
 FORWARD(cl_int, clRetainMemObject, (cl_mem m), (m))
 FORWARD(cl_int, clGetMemObjectInfo, (cl_mem m, cl_mem_info k, size_t n, void* v, size_t* r), (m, k, n, v, r))
+FORWARD(cl_int, clGetImageInfo, (cl_mem m, cl_image_info k, size_t n, void* v, size_t* r), (m, k, n, v, r))
 FORWARD(cl_program, clCreateProgramWithBinary,
         (cl_context c, cl_uint n, const cl_device_id* d, const size_t* l, const unsigned char** b, cl_int* s,
          cl_int* e),
