@@ -30,6 +30,10 @@ class UserError(CodlError):
     exit_code = 1
 
 
+class WorkplaceError(UserError):
+    """What a build needs on this computer is not there, a compiler or room on a disk: that says nothing of what was built."""
+
+
 class UsageError(CodlError):
     """The command line itself is wrong."""
 

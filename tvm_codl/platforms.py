@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from tvm_codl.errors import UserError
+from tvm_codl.errors import UserError, WorkplaceError
 
 NAMES = ("android-arm64", "linux-arm64", "host")
 #: The oldest Android that is built for (7.0); the NDK's compilers carry it in their names.
@@ -81,7 +81,7 @@ def _host(name: str) -> Platform:
     wanted = [*filter(None, [os.environ.get("CXX")]), "g++", "c++", "clang++"]
     cxx = next(filter(None, map(shutil.which, wanted)), None)
     if cxx is None:
-        raise UserError("no C++ compiler", f"looked for {', '.join(wanted)} on PATH", "apt-get install g++")
+        raise WorkplaceError("no C++ compiler", f"looked for {', '.join(wanted)} on PATH", "apt-get install g++")
     triple = LINUX_TRIPLE if name == "linux-arm64" else ""
     return Platform(name, triple, cxx, _tried(cxx, (), ""), (f"-DCMAKE_CXX_COMPILER={cxx}",))
 
@@ -90,7 +90,7 @@ def _linux_arm64() -> Platform:
     wanted = f"{LINUX_TRIPLE}-g++"
     cxx = shutil.which(wanted)
     if cxx is None:
-        raise UserError(
+        raise WorkplaceError(
             "no compiler for arm64 Linux",
             f"looked for {wanted} on PATH",
             "apt-get install g++-aarch64-linux-gnu qemu-user-static   (as root; or docker/install/arm64.sh)",
@@ -106,7 +106,7 @@ def _android() -> Platform:
     if named:
         found = shutil.which(named)
         if found is None:
-            raise UserError(
+            raise WorkplaceError(
                 "the Android compiler is not there",
                 f"{NDK_COMPILER}={named} is no program",
                 f"export {NDK_COMPILER}=NDK/toolchains/llvm/prebuilt/linux-x86_64/bin/{ANDROID_TRIPLE}-clang++",
@@ -118,14 +118,14 @@ def _android() -> Platform:
         pattern = f"toolchains/llvm/prebuilt/*/bin/{ANDROID_TRIPLE}-clang++"
         compilers = sorted(str(p) for p in ndk.glob(pattern) if os.access(p, os.X_OK))
         if not compilers:
-            raise UserError(
+            raise WorkplaceError(
                 "no Android NDK in the folder that is named",
                 f"{variable}={folder} has no {pattern}",
                 f"export {variable}=/path/to/android-ndk-r27",
             )
         cxx = compilers[0]
     else:
-        raise UserError(
+        raise WorkplaceError(
             "no Android NDK",
             f"looked for {', '.join(NDK_FOLDERS)} (its folder) and {NDK_COMPILER} (its compiler) in the environment",
             "install the NDK (Android Studio: SDK Manager, SDK Tools), then  export ANDROID_NDK_HOME=/path/to/it",
@@ -175,14 +175,14 @@ def _tried(cxx: str, options: tuple[str, ...], arch: str) -> str:
         command = [cxx, "-shared", "-fPIC", "-O1", "-o", str(library), str(source), *options]
         made = _spoken(command)
         if made.returncode != 0 or not library.exists():
-            raise UserError(
+            raise WorkplaceError(
                 f"{cxx} makes no shared library",
                 made.stderr.strip()[-500:] or f"exit code {made.returncode}",
                 " ".join(command[:5]) + " -o libprobe.so probe.cc " + " ".join(options),
             )
         kind = struct.unpack_from("<H", library.read_bytes(), 18)[0]
     if arch == "aarch64" and kind != _AARCH64:
-        raise UserError(
+        raise WorkplaceError(
             f"{cxx} does not compile for arm64",
             f"its libraries are of ELF machine {kind}, arm64's have {_AARCH64}",
             f"name a compiler for arm64, for example {ANDROID_TRIPLE}-clang++",

@@ -20,14 +20,14 @@ from tvm_codl.build.elf import check_library
 from tvm_codl.build.library import build, build_adaptive
 from tvm_codl.device.opencl import cache_dir, default_records
 from tvm_codl.device.profile import DeviceProfile
-from tvm_codl.errors import DeviceError, UserError
+from tvm_codl.errors import CodlError, DeviceError, UserError
 from tvm_codl.learning import learn as learn
 from tvm_codl.learning import learner as learner
 from tvm_codl.learning import measure_grid as measure_grid
 from tvm_codl.learning import measure_network as measure_network
 from tvm_codl.learning import measuring as measuring
 from tvm_codl.measure.budget import Budget
-from tvm_codl.measure.builders import build_all
+from tvm_codl.measure.builders import build_all, last_line
 from tvm_codl.measure.choices import check_settings
 from tvm_codl.measure.session import open_remote
 from tvm_codl.plan.adaptive import StatePlan, adaptive_plans
@@ -205,9 +205,24 @@ def build_library(
 
 
 def _build(prepared: Prepared, plan: Plan, tools: Toolchain, out: Path) -> Path:
+    """Raises :class:`UserError` where TVM does not compile the network for that phone."""
+    try:
+        return _compiled(prepared, plan, tools, out)
+    except (CodlError, OSError):
+        raise
+    except Exception as error:  # a compiler raises whatever it likes
+        raise UserError(
+            f"TVM does not compile {prepared.name} for {tools.cpu.attrs.get('mtriple') or 'this machine'} by that plan",
+            last_line(error),
+            "tvm-codl measure MODEL tells which operators run on which processor; plan with these",
+        ) from error
+
+
+def _compiled(prepared: Prepared, plan: Plan, tools: Toolchain, out: Path) -> Path:
     partitioned = partition(prepared, plan)
     with tools.scheduled():
-        library = build(partitioned, tools.cpu, tools.gpu, msgspec.to_builtins(plan), prepared.model.outputs)
+        gpu = tools.gpu_with(plan.settings.gpu_memory)
+        library = build(partitioned, tools.cpu, gpu, msgspec.to_builtins(plan), prepared.model.outputs)
     return library.export(out)
 
 
@@ -225,7 +240,9 @@ def build_adaptive_library(
         check_settings(one.plan.settings, profile)
     parts = [(one.name, one.state, partition(prepared, one.plan), msgspec.to_builtins(one.plan)) for one in plans]
     with tools.scheduled():
-        library = build_adaptive(parts, tools.cpu, tools.gpu, prepared.model.outputs)
+        # They are of one plan's settings (plan/adaptive.py).
+        gpu = tools.gpu_with(plans[0].plan.settings.gpu_memory)
+        library = build_adaptive(parts, tools.cpu, gpu, prepared.model.outputs)
     path = library.export(out)
     log(f"built {path.name} ({path.stat().st_size / 1e6:.0f} MB): {', '.join(one.name for one in plans)}")
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,15 @@ def test_second_run_measures_nothing_and_more_trials_go_on(task: Any, tmp_path: 
     assert runner.ran[0] == 8 == more.new and more.trials == 20 == len(trials.known(task))
 
 
+def test_a_winner_that_wins_again_is_not_written_again(task: Any, tmp_path: Path) -> None:
+    """What is measured with the file goes by its content."""
+    whole = len(legal(task.config_space))
+    for trials in range(whole - 4, whole + 1):
+        assert tuned(task, tmp_path, trials=trials)[0] is not None
+    winners = [knobs_of(record.config) for _, record in read_records(tmp_path / "best.log")]
+    assert 1 <= len(winners) < 5 and all(one != next for one, next in itertools.pairwise(winners))
+
+
 def test_interrupted_run_keeps_what_it_measured(task: Any, tmp_path: Path) -> None:
     class Interrupted(NullRunner):
         def run(self, measure_inputs: Any, build_results: Any) -> list[MeasureResult]:
@@ -253,6 +263,13 @@ def test_store_remembers_for_its_device_alone(task: Any, tmp_path: Path) -> None
         assert known[inputs[0].config.index].costs == (1e-3, 2e-3)
         assert known[inputs[1].config.index].error_no == MeasureErrorNo.COMPILE_HOST
         assert inputs[2].config.index not in known  # it may have been the phone
+        again = failed(MeasureErrorNo.RUNTIME_DEVICE, "the phone died again", 0.1)._replace(timestamp=7.0)
+        trials.keep(inputs[2], again)
+        log = tmp_path / "all.log"
+        append(log, inputs[2], again)  # the same trial in both
+        for known_now in (trials.known(task), Trials(log, store, "phone").known(task)):
+            assert inputs[2].config.index in [one.config.index for one, _ in known_now]
+        assert not Trials(log, None).known(task)
         assert not Trials(None, store, "another phone").known(task)
         again = [one.config.index for one, _ in Trials(None, store, "phone", retry_failed=True).known(task)]
         assert again == [inputs[0].config.index]

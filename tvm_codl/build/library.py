@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
@@ -21,7 +22,7 @@ from tvm_codl.build.elf import check_android
 from tvm_codl.build.kernels import Kernels, compile_regions
 from tvm_codl.build.launches import Launch
 from tvm_codl.build.program import FORMAT, stored_weights, write
-from tvm_codl.errors import UserError
+from tvm_codl.errors import UserError, WorkplaceError
 from tvm_codl.platforms import NDK_COMPILER, Platform, name_of, platform
 from tvm_codl.runtime import plugin
 
@@ -85,19 +86,24 @@ class Library:
         ``fcompile``, as ``export_library`` takes it, links in another way.  The file appears whole or not at all.
         Raises :class:`UserError` where the compiler is missing or fails, and for what Android would not load.
         """
+        if path.exists() and not path.is_file():
+            raise UserError(
+                f"{path} is no file that a library could replace", "it is a device, a pipe or a folder", "-o model.so"
+            )
         name = name_of(_triple(self.about.build["cpu"]))
-        if fcompile is None and name != "host":
-            fcompile = linker(platform(name))
+        fcompile = fcompile or _linker_of(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".building-") as folder:
             partial = Path(folder) / f"{path.stem}.so"
             try:
                 self.module.export_library(str(partial), fcompile=fcompile)
             except (RuntimeError, OSError) as error:
+                words = str(error).strip()[-500:]
+                if isinstance(error, OSError) or os.strerror(errno.ENOSPC) in words:
+                    places = f"{path.parent} {tempfile.gettempdir()}"
+                    raise WorkplaceError(f"{path.name} cannot be linked here", words, f"df -h {places}") from error
                 raise UserError(
-                    f"linking {path.name} failed",
-                    str(error).strip()[-500:],
-                    "tvm-codl doctor (is a compiler installed?)",
+                    f"linking {path.name} failed", words, "tvm-codl doctor (is a compiler installed?)"
                 ) from error
             if name == "android-arm64":
                 check_android(partial)
@@ -110,7 +116,10 @@ def linker_for(target: tvm.target.Target) -> Callable[..., None] | None:
 
     Raises :class:`UserError` where that platform has no compiler here.
     """
-    name = name_of(str((target.host or target).attrs.get("mtriple", "")))
+    return _linker_of(name_of(str((target.host or target).attrs.get("mtriple", ""))))
+
+
+def _linker_of(name: str) -> Callable[..., None] | None:
     return None if name == "host" else linker(platform(name))
 
 

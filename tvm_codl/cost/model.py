@@ -36,15 +36,16 @@ from tvm_codl.tiling.tuned import Tunings, shipped
 
 __all__ = ["CostModel", "Sample", "newest_build", "samples_of", "shape_of"]
 
-FORMAT = 2
+FORMAT = 3
 PROCESSORS: tuple[Processor, Processor] = ("cpu", "gpu")
 
 
 class _Processor(msgspec.Struct):
-    """What is known of one processor: measurements as they are (ms, sigma), and what was learned from them."""
+    """What is known of one processor: measurements as they are (ms, sigma), and what was learned from them; nothing is
+    where all that was tried failed."""
 
     measured: dict[str, tuple[float, float]]
-    learned: Learned
+    learned: Learned | None
     anchors: Anchors
 
 
@@ -88,7 +89,7 @@ class CostModel:
         for processor in PROCESSORS:
             own = {(s.workload.key, s.device): s for s in samples if s.processor == processor}
             counts[processor] = len(own)
-            if any(math.isfinite(s.ms) for s in own.values()):
+            if own:
                 model._processors[processor] = model._learn(list(own.values()), processor)
         facts = {"samples": counts, "devices": len({s.device for s in samples}), "xgboost": xgb.__version__}
         model.provenance = {**facts, "features": [*NAMES, *TERMS], **(provenance or {})}
@@ -97,6 +98,8 @@ class CostModel:
     def _learn(self, samples: Sequence[Sample], processor: Processor) -> _Processor:
         measured = {s.workload.key: (s.ms, s.sigma) for s in samples if s.device == self.device}
         finite = [s for s in samples if 0 < s.ms < math.inf]
+        if not finite:
+            return _Processor(measured, None, Anchors({}, {}, Trust()))
         by_device: dict[DeviceFacts, list[Sample]] = {}
         for sample in finite:
             by_device.setdefault(sample.device, []).append(sample)
@@ -121,7 +124,8 @@ class CostModel:
     def predict(
         self, workloads: Sequence[Workload], processor: Processor, device: DeviceFacts | None = None
     ) -> NDArray[np.float64]:
-        """Milliseconds, shape (workloads,); infinite where the operator is known not to run on ``processor``.
+        """Milliseconds, shape (workloads,); infinite where the operator is known not to run on ``processor``, and for all
+        where nothing that was tried there ran.
 
         Another ``device`` than the model's own has no measurements here: all of it is learned.
         Raises :class:`UserError` if nothing was measured on ``processor``.
@@ -147,6 +151,8 @@ class CostModel:
                 f"samples: {self.provenance.get('samples')}",
                 "measure the device: tvm-codl measure MODEL",
             )
+        if known.learned is None:
+            return np.full(len(workloads), math.inf), np.full(len(workloads), LEAST_SIGMA)
         facts = device or self.device
         described = self._describer(processor, facts)(workloads)
         log_ms, sigma = known.learned.both(described) if sure else (known.learned.log_ms(described), None)
@@ -236,7 +242,7 @@ def _to_json(known: _Processor) -> dict[str, Any]:
         "measured": {key: value for key, value in known.measured.items() if math.isfinite(value[0])},
         # JSON has no infinity.
         "failed": [key for key, value in known.measured.items() if not math.isfinite(value[0])],
-        "learned": known.learned.to_json(),
+        "learned": known.learned and known.learned.to_json(),
         "curves": [[key, axis, curve] for (key, axis), curve in found.curves.items()],
         "wholes": found.wholes,
         "trust": found.trust,
@@ -249,7 +255,7 @@ def _from_json(value: Mapping[str, Any]) -> _Processor:
     curves = msgspec.convert(value["curves"], list[tuple[str, str, Curve]])
     return _Processor(
         {**measured, **dict.fromkeys(failed, (math.inf, LEAST_SIGMA))},
-        Learned.from_json(value["learned"]),
+        None if value["learned"] is None else Learned.from_json(value["learned"]),
         Anchors(
             {(key, axis): curve for key, axis, curve in curves},
             msgspec.convert(value["wholes"], dict[str, float]),

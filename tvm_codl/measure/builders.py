@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.context
 import os
+import shlex
 import signal
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tvm_codl.device.opencl import cache_dir
+from tvm_codl.errors import WorkplaceError
 from tvm_codl.measure.limits import OverLimits
 from tvm_codl.records.record import ErrorNo
 
 Build = Callable[[int], Path]
+
+#: Errors of the operating system that say what this computer has run out of.
+SHORT_OF = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN))
 
 
 @dataclass(frozen=True)
@@ -26,12 +34,14 @@ class Outcome:
     """``path`` of what was built, or ``error`` in the builder's own words, and what kind of failure that is.
 
     ``offenders`` says which of the things that were built together must not be sent, by their place, and why.
+    ``workplace`` is what, evidence and next command where this computer, and not what was built, is to blame.
     """
 
     path: Path | None
     error: str = ""
     failure: ErrorNo = ErrorNo.NO_ERROR
     offenders: Mapping[int, str] = field(default_factory=dict)
+    workplace: tuple[str, str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,8 @@ def build_all(
 
     Forked, so that the network and its weights need not be sent.  A build that takes longer than ``limit_s`` seconds
     (one number for all, or by index) is ended and counts as failed.
+
+    Raises :class:`WorkplaceError` where a compiler or room on a disk is missing: nothing that is built would succeed.
     """
     workers = workers or len(os.sched_getaffinity(0))
     context = multiprocessing.get_context("fork")
@@ -73,7 +85,10 @@ def build_all(
                 late = time.monotonic() >= one.until
                 if one.receiver not in ready and not late:
                     continue
-                yield index, _outcome(one.receiver if one.receiver in ready else None, one.limit_s)
+                outcome = _outcome(one.receiver if one.receiver in ready else None, one.limit_s)
+                if outcome.workplace is not None:
+                    raise WorkplaceError(*outcome.workplace)
+                yield index, outcome
                 _end(one.process)
                 one.receiver.close()
                 del running[index]
@@ -105,6 +120,15 @@ def _here(build: Build, index: int) -> Outcome:
         return Outcome(build(index))
     except OverLimits as error:
         return Outcome(None, str(error), ErrorNo.INSTANTIATION_ERROR, error.offenders)
+    except WorkplaceError as error:
+        return Outcome(None, error.what, ErrorNo.COMPILE_HOST, workplace=(error.what, error.evidence, error.next))
+    except OSError as error:
+        if error.errno not in SHORT_OF:
+            return Outcome(None, last_line(error), ErrorNo.COMPILE_HOST)
+        space = f"df -h {shlex.quote(str(cache_dir()))} {shlex.quote(tempfile.gettempdir())}; free -m; ulimit -a"
+        return Outcome(
+            None, str(error), ErrorNo.COMPILE_HOST, workplace=("nothing can be built here", str(error), space)
+        )
     except Exception as error:  # a compiler raises whatever it likes; it is the candidate that failed
         return Outcome(None, last_line(error), ErrorNo.COMPILE_HOST)
 
@@ -115,7 +139,7 @@ def _there(build: Build, index: int, sender: multiprocessing.connection.Connecti
     gc.freeze()
     outcome = _here(build, index)
     try:
-        sender.send((outcome.path, outcome.error, outcome.failure, dict(outcome.offenders)))
+        sender.send((outcome.path, outcome.error, outcome.failure, dict(outcome.offenders), outcome.workplace))
     except (OSError, ValueError):
         traceback.print_exc()
 

@@ -28,7 +28,7 @@ from tvm_codl.measure.worth import worth
 from tvm_codl.plan.candidates import Candidate, Predictor, candidates
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.search import find, replayed, tables
-from tvm_codl.records.record import Processor, Record
+from tvm_codl.records.record import ErrorNo, Processor, Record
 from tvm_codl.records.workload import Workload
 
 Log = Callable[[str], None]
@@ -112,6 +112,7 @@ def guide(
     loop.operators()
     if retry_failed:
         loop.failures()
+    loop.say_what_nothing_runs_on()
     rounds: list[Round] = []
     plan, unmoved = None, 0
     while True:
@@ -193,6 +194,18 @@ class _Loop:
                     "the budget is too small to plan with", "each processor needs a measurement", "give a larger one"
                 )
             self.take(wanted[: int(min(most, len(wanted)))])
+
+    def say_what_nothing_runs_on(self) -> None:
+        """A processor on which all that was tried of this network failed: nothing is placed there."""
+        keys = {Workload.of(o, self.graph).key for o in self.graph.operators}
+        for processor in ("cpu", "gpu"):
+            tried = [self.known[key, processor] for key in sorted(keys) if (key, processor) in self.known]
+            if tried and not any(record.ok for record in tried):
+                why = (tried[0].error.strip() or ErrorNo(tried[0].error_no).name).splitlines()[-1][:200]
+                self.log(
+                    f"nothing of this network runs on the {processor}: {len(tried)} operators failed, the first with: "
+                    f"{why}; --retry-failed tries them again"
+                )
 
     def _matter(self, probes: Sequence[Probe], count: Mapping[str, int]) -> list[Probe]:
         """Those whose operator takes more than a trifle of the network's time on the CPU, or may."""

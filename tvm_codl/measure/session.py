@@ -131,7 +131,10 @@ class Session:
         parts = [usual[a:b] for a, b in chunks(usual, BATCH, len(os.sched_getaffinity(0)))] if usual else []
         parts += [[t] for t in trials if t.suspect and t not in hopeless]
         # A few candidates are over before a phone could drift.
-        baseline = baseline_probes(self.graph) if len(usual) >= self.settings.baseline_every else []
+        baseline: list[Probe] = []
+        if len(usual) >= self.settings.baseline_every:
+            broken = {key for key, record in self.known(mode).items() if not record.ok}
+            baseline = [probe for probe in baseline_probes(self.graph) if (probe.key, probe.processor) not in broken]
         known: Known | None = None
         while parts:
             jobs: list[Job] = []

@@ -81,7 +81,7 @@ class Worker:
         self._unchecked = settings.baseline_every
         self._modules: dict[Path, tuple[int, CoModule]] = {}
         self._stuck: list[object] = []
-        self._losses = 0
+        self._losses = self._lost_looks = 0
         self.stopped = False
 
     def stop(self) -> None:
@@ -182,6 +182,14 @@ class Worker:
                 look = partial(module.time_region, region, BASELINE_SAMPLES, BASELINE_MS)
                 times[processor] = min(self._call(self.settings.first_s, look))
             return times
+        except _Lost as lost:
+            self._lost_looks += 1
+            if self._lost_looks < self.settings.tries:
+                raise
+            self._recover(str(lost))
+            self.log(f"no alarm for drift: the phone's session ended {self._lost_looks} times in the known operators")
+            self.known = None
+            return {}
         except (Unloadable, TimeUp, tvm.error.TVMError) as error:
             if isinstance(error, TimeUp):  # it still holds the session
                 self._recover(str(error), error)

@@ -93,6 +93,15 @@ def test_what_cannot_run_is_infinite_and_so_are_its_pieces() -> None:
         CostModel.fit([failed])
 
 
+def test_where_all_that_was_tried_failed_nothing_runs(tmp_path: Path) -> None:
+    failed = Sample(WHOLES[2], "gpu", math.inf)
+    model = CostModel.fit([*[s for s in measured(WHOLES) if s.processor == "cpu"], failed])
+    model.save(tmp_path / "model.json")
+    for one in (model, CostModel.load(tmp_path / "model.json")):
+        assert np.isinf(one.predict(WHOLES, "gpu")).all() and np.isinf(one.estimate(WHOLES, "gpu")[0]).all()
+        assert np.isfinite(one.predict(WHOLES, "cpu")).all()
+
+
 def test_samples_are_the_typical_time_of_all_repeats() -> None:
     key, other = WHOLES[0].key, WHOLES[1].key
 
@@ -118,7 +127,7 @@ def test_a_saved_model_is_json_and_predicts_the_same(tmp_path: Path) -> None:
     assert loaded.provenance["device"] == "phone"
     count = len(WHOLES + known)
     assert loaded.provenance["samples"] == {"cpu": count, "gpu": count + 1}
-    assert json.loads((tmp_path / "model.json").read_text())["format"] == 2
+    assert json.loads((tmp_path / "model.json").read_text())["format"] == 3
 
 
 def test_other_files_are_no_models(tmp_path: Path) -> None:

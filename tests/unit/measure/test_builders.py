@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import signal
@@ -12,7 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tvm_codl.errors import UserError, WorkplaceError
 from tvm_codl.measure.builders import Outcome, build_all, chunks, last_line
+from tvm_codl.records.record import ErrorNo
 
 
 def named(index: int) -> Path:
@@ -171,3 +174,28 @@ def test_a_build_does_not_release_what_its_parent_holds(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir() if p.name != str(os.getpid())] == []
     gc.collect()
     assert (tmp_path / str(os.getpid())).exists()
+
+
+def test_what_this_computer_lacks_is_no_fault_of_what_is_built() -> None:
+    def full(index: int) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(WorkplaceError, match="nothing can be built here") as raised:
+        gathered(2, full)
+    assert "No space left" in raised.value.evidence and "df -h" in raised.value.next
+
+    def without_a_compiler(index: int) -> Path:
+        raise WorkplaceError("no compiler", "looked for g++", "apt-get install g++")
+
+    with pytest.raises(WorkplaceError) as raised:
+        gathered(3, without_a_compiler)
+    assert (raised.value.evidence, raised.value.next) == ("looked for g++", "apt-get install g++")
+    assert not psutil.Process().children()
+
+
+@pytest.mark.parametrize("error", [UserError("a region reads another's input"), FileNotFoundError(2, "no x.so")])
+def test_other_errors_are_the_builds_own(error: Exception) -> None:
+    def build(index: int) -> Path:
+        raise error
+
+    assert gathered(1, build)[0].failure == ErrorNo.COMPILE_HOST

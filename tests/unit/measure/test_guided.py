@@ -226,6 +226,14 @@ def test_what_fails_again_is_tried_once_and_what_the_budget_leaves_stays_failed(
     assert {placed[probe.key] for probe in failed} == {"cpu"}
 
 
+def test_where_nothing_runs_on_the_gpu_the_plan_is_the_cpus_and_it_is_said(store: RecordStore) -> None:
+    meter, lines = NullMeter(GRAPH, store), list[str]()
+    meter.bad = {(probe.key, probe.processor) for probe in whole_probes(GRAPH) if probe.processor == "gpu"}
+    found = guided(meter, Budget(measurements=30), lines)
+    assert {o.placement.on for o in found.plan.operators} == {"cpu"} and found.plan.predicted_ms > 0
+    assert lines[0].startswith("nothing of this network runs on the gpu: ") and "with: it fails; --retry" in lines[0]
+
+
 def test_the_grid_is_every_axis_in_tenths() -> None:
     places = grid_placements(GRAPH, AXES)
     last = GRAPH.operators[-1]

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 import tvm
 
@@ -17,6 +18,7 @@ from tvm_codl.errors import DeviceError
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.measure import journal, worker
 from tvm_codl.measure import session as measuring
+from tvm_codl.measure.baseline import baseline_probes
 from tvm_codl.measure.probe import whole_probes
 from tvm_codl.measure.session import Session
 from tvm_codl.measure.settings import Settings
@@ -272,6 +274,24 @@ def test_a_look_at_the_baseline_that_hangs_costs_no_candidate(store: RecordStore
     records = session.measure(whole_probes(session.graph))
     assert all(r.ok for r in records) and phone.opened == 2
     assert any("no alarm for drift" in text for text in words)
+
+
+def test_a_baseline_that_kills_the_phone_again_is_given_up(store: RecordStore, compiler: NullCompiler) -> None:
+    phone = NullPhone(sampled=lambda ms: phone.die() if ms == worker.BASELINE_MS else None)
+    words: list[str] = []
+    session = opened(store, phone, settings=Settings(baseline_every=4), log=words.append)
+    records = session.measure(whole_probes(session.graph))
+    assert all(r.ok for r in records) and phone.opened == 3
+    assert any("no alarm for drift: the phone's session ended 2 times" in text for text in words)
+
+
+def test_what_failed_before_is_no_baseline(store: RecordStore, compiler: NullCompiler) -> None:
+    session = opened(store, NullPhone(), settings=Settings(baseline_every=4))
+    probes = whole_probes(session.graph)
+    known = baseline_probes(session.graph)
+    store.add([msgspec.structs.replace(bad, times_ms=(), error="it fails") for bad in session.measure(known)])
+    session.measure([probe for probe in probes if probe not in known])
+    assert compiler.batches[-1] == len(probes) - len(known), "it was built with the others"
 
 
 def left_by_a_killed_client(store: RecordStore, session: Session, index: int, deaths: int = 0) -> None:

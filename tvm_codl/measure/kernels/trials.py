@@ -17,7 +17,7 @@ from tvm_codl.records.kernel import KernelRecord
 from tvm_codl.records.store import RecordStore
 from tvm_codl.schedule.transfer import plain
 
-#: Failures that say nothing of the candidate if it is tried again.
+#: Failures that may be the phone's: the candidate is tried once more, and known to fail then.
 PASSING = (MeasureErrorNo.RUNTIME_DEVICE, MeasureErrorNo.UNKNOWN_ERROR)
 
 #: What helps where a trial of the store is none: its rows are never changed.
@@ -47,6 +47,8 @@ class Trials:
     ) -> None:
         self.log, self.store, self.device, self.profile = log, store, device, profile
         self._known: dict[tuple[str, Any], dict[Knobs, Pair]] = {}
+        # When each failed in a way that may pass; the log and the store have the same trials.
+        self._passed: dict[tuple[str, Any, Knobs], set[float]] = {}
         if store is not None:
             for record in store.kernels():
                 if record.device == device and not (retry_failed and record.error_no):
@@ -69,11 +71,11 @@ class Trials:
     def known(self, task: Any) -> list[Pair]:
         """What is known of ``task``, by the configurations of its present space."""
         numbers = {knobs_of(task.config_space.get(i)): i for i in legal(task.config_space)}
-        found = self._known.get((str(task.target), plain(task.workload)), {})
+        key = (str(task.target), plain(task.workload))
         return [
             (MeasureInput(task.target, task, task.config_space.get(numbers[knobs])), result)
-            for knobs, (_, result) in found.items()
-            if knobs in numbers and result.error_no not in PASSING
+            for knobs, (_, result) in self._known.get(key, {}).items()
+            if knobs in numbers and (result.error_no not in PASSING or len(self._passed[(*key, knobs)]) > 1)
         ]
 
     def relatives(self, task: Any) -> Iterator[list[Pair]]:
@@ -84,8 +86,10 @@ class Trials:
                 yield list(found.values())
 
     def _remember(self, one: MeasureInput, result: MeasureResult) -> None:
-        trials = self._known.setdefault((str(one.target), plain(one.task.workload)), {})
-        trials[knobs_of(one.config)] = (one, result)
+        key, knobs = (str(one.target), plain(one.task.workload)), knobs_of(one.config)
+        self._known.setdefault(key, {})[knobs] = (one, result)
+        if result.error_no in PASSING:
+            self._passed.setdefault((*key, knobs), set()).add(float(result.timestamp))
 
 
 def legal(space: Any) -> list[int]:

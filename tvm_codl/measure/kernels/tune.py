@@ -24,7 +24,7 @@ from tvm_codl.measure.kernels.progress import Progress
 from tvm_codl.measure.kernels.run import BatchRunner
 from tvm_codl.measure.kernels.trials import Pair, Trials, append, knobs_of, legal
 from tvm_codl.measure.kernels.tuners import make_tuner
-from tvm_codl.schedule.target import is_gpu
+from tvm_codl.schedule.target import processor_of
 from tvm_codl.schedule.transfer import plain, read_records, scheduled
 
 #: The winner must take less than this share of the estimate's time.
@@ -72,7 +72,7 @@ class KernelTuner:
         with scheduled([*tuning_records, *([best] if best.exists() else [])]) as context:
             self._context = context
         # The processors' kernels of one operator may have equal workloads.
-        self._written = {(on, r.workload) for on, r in read_records(best)} if best.exists() else set()
+        self._written = {(on, r.workload): knobs_of(r.config) for on, r in read_records(best)} if best.exists() else {}
 
     def finished(self, task: Any) -> bool:
         """Whether ``task`` was tuned before, with as many trials as it is to have."""
@@ -162,8 +162,10 @@ class KernelTuner:
         if float(np.median(times[winner])) >= GAIN * float(np.median(times[0])):
             winner = 0
         costs = tuple(sorted(times[winner]))
-        append(self.best, inputs[winner], MeasureResult(costs, 0, 0.0, time.time()))
-        self._written.add(_key(task))
+        knobs = knobs_of(inputs[winner].config)
+        if self._written.get(_key(task)) != knobs:  # the file's content names what is measured with it
+            append(self.best, inputs[winner], MeasureResult(costs, 0, 0.0, time.time()))
+        self._written[_key(task)] = knobs
         seconds = float(np.median(costs))
         return Tuned(
             _key(task)[0], task.name, float(np.median(times[0])) * 1e3, seconds * 1e3,
@@ -173,7 +175,7 @@ class KernelTuner:
 
 def _key(task: Any) -> tuple[str, Any]:
     """Processor and workload, as :func:`~tvm_codl.schedule.transfer.read_records` has them."""
-    return "gpu" if is_gpu(task.target) else "cpu", plain(task.workload)
+    return processor_of(task.target), plain(task.workload)
 
 
 class _Best:
