@@ -92,6 +92,7 @@ def known(
     reach: Reach,
     *,
     device: str = "",
+    named: bool = False,
     budget_s: float = 120.0,
     records: Path | None = None,
     tuning_records: Path | None = None,
@@ -99,11 +100,12 @@ def known(
 ) -> Known:
     """:func:`recall`, or where too little was kept, what measuring the phone that ``reach`` opens teaches.
 
-    Without ``device``, and where several were measured, that phone is asked which it is.  Raises :class:`UserError` where
+    Without ``device``, that phone is asked which it is where somebody ``named`` it or several were measured.  Raises :class:`UserError` where
     it is another one than ``device``.
     """
-    if not device and len(kept := _devices(records or default_records())) > 1:
-        log(f"{len(kept)} devices were measured: asking the phone which it is")
+    kept = [] if device else _devices(records or default_records())
+    if len(kept) > 1 or (kept and named):
+        log(f"{len(kept)} device{'s were' if len(kept) > 1 else ' was'} measured: asking the phone which it is")
         with reach() as phone:
             device = phone.profile.name
     try:
@@ -167,6 +169,18 @@ def _devices(path: Path) -> list[str]:
         return []
     with RecordStore(path) as store:
         return sorted({total[0] for total in store.totals()})
+
+
+def kept_profile(device: str, records: Path | None = None) -> DeviceProfile | None:
+    """The newest profile of ``device`` that a store of measurements holds; None where there is none."""
+    path = records or default_records()
+    if not path.is_file():
+        return None
+    with RecordStore(path) as store:
+        try:
+            return _profile(store, list(store.query(device=device)), device)
+        except NotKept:
+            return None
 
 
 def _profile(store: RecordStore, records: list[Record], name: str) -> DeviceProfile:

@@ -107,3 +107,12 @@ def test_a_hand_edited_plan_is_verified(folder: Path) -> None:
     (folder / "bad.json").write_text(json.dumps(plan))
     done = line(folder, "plans", "verify", "zoo:small", "bad.json")
     assert done.returncode == 1 and "operator 0" in done.stderr and "legal placements" in done.stderr
+
+
+def test_settings_are_verified_by_the_profile_of_a_phone_that_was_measured(folder: Path) -> None:
+    plan = {**json.loads((folder / "plan.json").read_text()), "settings": {"cpu_cores": [1000]}}
+    (folder / "settings.json").write_text(json.dumps(plan))
+    done = line(folder, "plans", "verify", "zoo:small", "settings.json", "--records", "records.sqlite")
+    assert done.returncode == 1 and "core 1000 is none of the CPU's" in done.stderr and not done.stdout
+    unknown = line(folder, "plans", "verify", "zoo:small", "settings.json", "--records", "none.sqlite")
+    assert unknown.returncode == 0 and "the phone itself says" in unknown.stderr

@@ -80,7 +80,10 @@ def command(
     asked = parse_asked(changes, prepared.graph, prepared.axes)
     changed = None
     if asked:
-        costs = known(prepared, reach, device=plan.device if plan else "", budget_s=budget, log=talk, **stores)
+        options = click.get_current_context().params
+        named = bool(options["rpc_tracker"] or options["rpc_proxy"])
+        device = plan.device if plan else ""
+        costs = known(prepared, reach, device=device, named=named, budget_s=budget, log=talk, **stores)
         energy = Energy(needed(table, costs.profile)) if objective == "energy" else None
         changed = what_if(costs.problem, asked, plan, energy)
         plan = changed.plan

@@ -72,16 +72,28 @@ def diff(
 @command.command("verify")
 @model_options
 @click.argument("plan", metavar="PLAN", type=FILE)
+@records_option
 @json_option
-def verify(source: str, shape: Any, plan: Path, as_json: bool) -> None:
+def verify(source: str, shape: Any, plan: Path, records: Path | None, as_json: bool) -> None:
     """Check that PLAN is legal for MODEL (an ONNX file or zoo:NAME).
 
-    Exits with 1 for an illegal plan, and says which operator is wrong and what it may be.
+    Its settings are checked by the profile of its phone, as the records have it; by any phone's where they have none.
+
+    Exits with 1 for an illegal plan, and says which operator or setting is wrong and what it may be.
     """
+    from tvm_codl.device.generic import generic_profile
+    from tvm_codl.known import kept_profile
+    from tvm_codl.measure.choices import check_settings
     from tvm_codl.workflow import prepare
 
     prepared = prepare(load(source, shape))
     found = named_plan(str(plan), prepared)
+    profile = kept_profile(found.device, records)
+    check_settings(found.settings, profile or generic_profile("android-arm64"))
+    if profile is None and found.settings.words() != "default":
+        talk(
+            f"nothing was measured on {found.device or 'its phone'} here: the phone itself says whether it can take its settings"
+        )
     count = {on: sum(o.placement.on == on for o in found.operators) for on in ("cpu", "gpu", "split")}
     if as_json:
         print_json({"legal": True, "operators": len(found.operators), **count})

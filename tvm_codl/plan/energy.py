@@ -130,9 +130,10 @@ def least_energy(
     energy: Energy,
     model: str = "",
     device: str = "",
+    known: Sequence[Sequence[int]] = (),
 ) -> Plan:
     """The plan that draws least, as :func:`~tvm_codl.plan.search.find` finds it, with reasons in millijoules."""
-    plan = find(graph, candidates, sharing, axes, model, device, objective=energy).plan
+    plan = find(graph, candidates, sharing, axes, model, device, objective=energy, known=known).plan
     weighed = energy.weighed(graph, candidates, sharing, tables(graph, candidates, sharing, axes))
     lines = []
     for planned, options, work in zip(

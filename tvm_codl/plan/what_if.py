@@ -10,7 +10,7 @@ import msgspec
 
 from tvm_codl.errors import UsageError, UserError
 from tvm_codl.graph.opgraph import Operator, OpGraph
-from tvm_codl.plan.candidates import Axes
+from tvm_codl.plan.candidates import Axes, Candidate
 from tvm_codl.plan.energy import Energy, least_energy
 from tvm_codl.plan.explain import columns, placement_words, uniform_plan
 from tvm_codl.plan.plan import Placement, Plan
@@ -74,7 +74,7 @@ def what_if(
         if operator.id in asked:
             forced[node] = prices.index(node, asked[operator.id])
     alone = _prediction(prices, forced, energy)
-    after = _search(problem, prices, asked, energy)
+    after = msgspec.structs.replace(_search(problem, prices, asked, energy, forced), settings=before.settings)
     then = prices.choice(after)
     lines = tuple(
         msgspec.structs.replace(line, cpu_ms=_known(options[0].cpu_ms), gpu_ms=_known(options[1].gpu_ms), reason=ASKED)
@@ -166,11 +166,25 @@ def _verify(graph: OpGraph, axes: Axes, asked: Mapping[int, Placement]) -> None:
         raise UserError(error.what, error.evidence, "ask for one of the legal placements") from error
 
 
-def _search(problem: Problem, prices: Prices, asked: Mapping[int, Placement], energy: Energy | None) -> Plan:
-    network = (problem.graph, prices.only(asked), problem.sharing, problem.axes)
+def _search(
+    problem: Problem,
+    prices: Prices,
+    asked: Mapping[int, Placement],
+    energy: Energy | None,
+    known: Sequence[int] = (),
+) -> Plan:
+    """The best plan in which ``asked`` holds, no worse than ``known``, the numbers of such a one's candidates."""
+    options = prices.only(asked)
+    places = [prices.placement(*one) for one in enumerate(known)]
+    again = [_among(options[o.id], place) for o, place in zip(problem.graph.operators, places, strict=bool(known))]
+    network = (problem.graph, options, problem.sharing, problem.axes)
     if energy is not None:
-        return least_energy(*network, energy, problem.name, problem.device)
-    return find(*network, problem.name, problem.device).plan
+        return least_energy(*network, energy, problem.name, problem.device, known=[again] if again else ())
+    return find(*network, problem.name, problem.device, known=[again] if again else ()).plan
+
+
+def _among(options: Sequence[Candidate], placement: Placement) -> int:
+    return next(index for index, option in enumerate(options) if option.placement == placement)
 
 
 def _prediction(prices: Prices, choice: Sequence[int], energy: Energy | None) -> Prediction:

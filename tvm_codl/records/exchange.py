@@ -74,6 +74,12 @@ def export_file(
     lines = _csv_lines(store, selection) if kind == "csv" else _autotvm_lines(store, selection)
     if path is None:
         return _written(lines, sys.stdout.write)
+    if path.exists() and not path.is_file():  # a pipe or a device is written into and not replaced
+        try:
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                return _written(lines, file.write)
+        except OSError as error:
+            raise UserError(f"{path} cannot be written", str(error), "tvm-codl records export -o FILE") from error
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with contextlib.ExitStack() as stack:

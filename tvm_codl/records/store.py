@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -108,7 +109,8 @@ class RecordStore:
         try:
             yield
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            with contextlib.suppress(sqlite3.Error):  # a disk that is full has rolled it back already
+                self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
 
@@ -143,9 +145,16 @@ class RecordStore:
     def _insert(self, statement: str, rows: Sequence[Row]) -> int:
         if not rows:
             return 0
-        self._connection.execute("BEGIN IMMEDIATE")
-        with self._transaction():
-            return self._connection.executemany(statement, rows).rowcount
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            with self._transaction():
+                return self._connection.executemany(statement, rows).rowcount
+        except sqlite3.OperationalError as error:
+            raise UserError(
+                f"{self.path} cannot be written; what is in it stays",
+                str(error),
+                f"is there room, and does no other program hold it?  df -h {shlex.quote(str(self.path.parent))}",
+            ) from error
 
     def _insert_new(self, statement: str, rows: Iterator[Row]) -> int:
         count = 0

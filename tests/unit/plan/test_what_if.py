@@ -27,6 +27,7 @@ from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.prices import Prices
 from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.search import find, search
+from tvm_codl.plan.settings import Settings
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.plan.what_if import parse_asked, what_if, what_if_text
 from tvm_codl.records.workload import Workload
@@ -94,6 +95,7 @@ def test_what_is_asked_for_is_there_and_the_rest_is_the_best_around_it(
     assert found.replanned.ms == pytest.approx(found.plan.predicted_ms, abs=1e-6)
     assert found.as_is.ms == pytest.approx(prices.times(now).total_ms)
     assert found.alone.ms == pytest.approx(prices.times(forced).total_ms)
+    assert found.replanned.ms <= found.alone.ms + 1e-9
     assert {m.operator for m in found.moves} == {o.id for n, o in enumerate(of.graph.operators) if now[n] != then[n]}
     assert {m.operator for m in found.moves if m.asked} <= wanted.keys()
     text = what_if_text(found)
@@ -127,6 +129,13 @@ def test_it_is_compared_with_the_plan_that_is_given() -> None:
     assert not any(m.asked for m in found.moves)
     nothing = what_if(of, {o.operator: o.placement for o in found.plan.operators}, found.plan)
     assert nothing.moves == () and "nothing changes" in what_if_text(nothing)
+
+
+def test_the_settings_of_the_plan_stay() -> None:
+    of = problem(convolutions(3))
+    settings = Settings(flush_every=4, cpu_threads=1)
+    plan = replace(uniform_plan(of.graph, "gpu", "net", "phone"), settings=settings)
+    assert what_if(of, {0: Placement("gpu")}, plan).plan.settings == settings
 
 
 def test_energy_is_planned_and_told_where_it_is_the_objective() -> None:

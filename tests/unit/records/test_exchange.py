@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -184,3 +186,14 @@ def test_the_format_is_told_by_the_files_ending() -> None:
 def test_what_is_equal_but_for_its_profile_is_another_record(tmp_path: Path) -> None:
     with RecordStore(tmp_path / "a.db") as store:
         assert store.add_new([record(), replace(record(), profile="0" * 16)]) == 2
+
+
+def test_a_pipe_is_written_into_and_stays_one(tmp_path: Path) -> None:
+    fill(tmp_path / "a.db")
+    pipe, copy = tmp_path / "pipe", tmp_path / "copy.log"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader, opened(tmp_path / "a.db") as store:
+        export_file(store, pipe)
+        export_file(store, copy)
+        assert reader.stdout is not None and reader.stdout.read() == copy.read_bytes()
+    assert pipe.is_fifo()

@@ -256,3 +256,14 @@ def test_a_store_of_another_version_or_program_is_refused(tmp_path: Path) -> Non
         connection.close()
         with pytest.raises(UserError, match=name):
             RecordStore(tmp_path / name)
+
+
+def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
+    with RecordStore(tmp_path / "records.db") as store:
+        store.add([record()])
+        pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+        store._connection.execute(f"PRAGMA max_page_count={pages}")
+        with pytest.raises(UserError, match="cannot be written; what is in it stays") as raised:
+            store.add([record(error="x" * 100_000)])
+        assert "full" in raised.value.evidence and "df -h" in raised.value.next
+        assert len(store) == 1
