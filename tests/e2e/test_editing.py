@@ -71,6 +71,8 @@ def test_energy_is_planned_by_a_table_and_called_a_model(folder: Path) -> None:
     words = [
         "plan",
         "zoo:small",
+        "--plan",
+        "plan.json",
         "--what-if",
         "1=cpu",
         "--objective",
@@ -84,6 +86,14 @@ def test_energy_is_planned_by_a_table_and_called_a_model(folder: Path) -> None:
     assert "mJ" in done.stdout and "a model, not a measurement" in done.stdout
     without = line(folder, *words)
     assert without.returncode == 1 and "--power FILE" in without.stderr and "both_w" in without.stderr
+
+
+def test_a_phone_that_is_named_is_asked_which_it_is_where_no_plan_says(folder: Path) -> None:
+    words = ["plan", "zoo:small", "--what-if", "1=cpu", "--records", "records.sqlite"]
+    named = line(folder, *words, *NO_PHONE)
+    assert named.returncode == 3 and "no tracker at 127.0.0.1:9" in named.stderr
+    unnamed = line(folder, *words)
+    assert unnamed.returncode == 0 and "no phone was asked" in unnamed.stderr
 
 
 @pytest.mark.parametrize(
