@@ -5,20 +5,20 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 export TOPHUB_LOCATION := NONE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-PYTEST := $(BIN)/python -m pytest -q
+PYTEST := $(BIN)/python -m pytest -q -rs
 
 PYTHONS := tvm_codl tests benchmarks tutorials rpc_apps
 NATIVE = $(shell find tvm_codl/runtime/native tests/runtime rpc_apps/cpp_rpc -name '*.h' -o -name '*.cc')
 
-.PHONY: demo test test-slow lint format lock install clean arm64 app
+.PHONY: demo test test-slow lint format lock install clean arm64 app android-shell
 
 demo: $(INSTALLED)
 	$(BIN)/tvm-codl demo
 
-test: $(INSTALLED) arm64 app
+test: $(INSTALLED) arm64 app android-shell
 	$(PYTEST) -m "not slow" tests
 
-test-slow: $(INSTALLED) arm64 app
+test-slow: $(INSTALLED) arm64 app android-shell
 	$(BIN)/python -m tests.slow
 
 lint: $(INSTALLED)
@@ -43,6 +43,10 @@ arm64:
 # What the Android app is built and tested with, likewise.
 app:
 	@docker/install/app.sh || true
+
+# Android's shell, which the commands of `tvm-codl device` talk to, likewise.
+android-shell:
+	@docker/install/android_shell.sh || true
 
 # --no-deps: the lock file is complete but for what rapidocr-onnxruntime asks for and only its own code uses, which is
 # never imported: the package is here for the networks that it carries.
