@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,16 +9,17 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import tvm
 
 from tvm_codl.bench import FLOAT16_TOLERANCE, TOLERANCE, errors
 from tvm_codl.errors import CheckFailed, UserError
 from tvm_codl.interleave import RUNS, calm_down
-from tvm_codl.measure.choices import Ratio, check_settings, choose, offered
+from tvm_codl.measure.choices import Ratio, check_settings, choose, offered, varied
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.settings import DEFAULT, Settings
 from tvm_codl.runtime.comodule import CoModule
 from tvm_codl.targets import Toolchain, toolchain
-from tvm_codl.workflow import Log, Prepared, libraries_for, open_library
+from tvm_codl.workflow import Log, Prepared, library_for, open_library
 
 #: A sample is the mean of as many runs as take that long, or one: a network of 0.1 ms is timed as well as one of 100.
 SAMPLE_MS = 5.0
@@ -35,21 +35,35 @@ class Bench:
         self.inputs = prepared.model.sample_inputs()
         self.profile = phone.profile
         self.offers = offered(phone.profile, plan)
-        plans = {one.words(): msgspec.structs.replace(plan, settings=one) for one in built(self.offers)}
-        paths = libraries_for(prepared, plans, tools, log)
-        self.modules: dict[str, CoModule] = {name: open_library(path, phone) for name, path in paths.items()}
-        outputs = {name: module.run(self.inputs) for name, module in self.modules.items()}
+        self.modules: dict[str, CoModule] = {}
+        self._open = lambda one: open_library(
+            library_for(prepared, msgspec.structs.replace(plan, settings=one), tools, log), phone
+        )
+        self._log = log
+        self.modules[DEFAULT.words()] = self._open(DEFAULT)
+        wanted = self.modules[DEFAULT.words()].run(self.inputs)
         for field, bound in (("gpu_float", FLOAT16_TOLERANCE), ("gpu_memory", TOLERANCE)):
-            for value in list(self.offers.get(field, ())):
-                other: dict[str, Any] = {field: value}
-                error = largest_error(outputs[Settings(**other).words()], outputs[DEFAULT.words()])
-                log(f"{value} on the GPU changes an output by at most {error:.2e} of its largest value")
-                if error > bound:
-                    log(f"that is more than {bound:g}: {value} is not offered")
-                    del self.offers[field]
+            others = [varied(DEFAULT, field, value) for value in self.offers.pop(field, ())]
+            if right := [one for one in others if one is not None and self._right(one, wanted, bound)]:
+                self.offers[field] = [getattr(one, field) for one in right]
         once = max(float(np.median(module.benchmark(1, 5))) for module in self.modules.values())
         self.number = math.ceil(SAMPLE_MS / max(once, 1e-3))
         calm_down()
+
+    def _right(self, one: Settings, wanted: list[np.ndarray], bound: float) -> bool:
+        """Whether the library of these settings runs on the phone, with an answer that is as near as ``bound``."""
+        try:
+            module = self._open(one)
+            found = largest_error(module.run(self.inputs), wanted)
+        except (UserError, tvm.error.TVMError) as error:
+            self._log(f"{one.words()} is not offered: {str(error).strip().splitlines()[-1][:200]}")
+            return False
+        self._log(f"{one.words()} changes an output by at most {found:.2e} of its largest value")
+        if found > bound:
+            self._log(f"that is more than {bound:g}: it is not offered")
+            return False
+        self.modules[one.words()] = module
+        return True
 
     def run(self, wanted: Sequence[Settings], rounds: int) -> Mapping[Settings, Sequence[float]]:
         samples: dict[Settings, list[float]] = {settings: [] for settings in wanted}
@@ -64,13 +78,6 @@ class Bench:
 def library_of(settings: Settings) -> Settings:
     """What of ``settings`` decides what a library holds; the rest is chosen when it runs."""
     return Settings(gpu_float=settings.gpu_float, gpu_memory=settings.gpu_memory)
-
-
-def built(offers: Mapping[str, Sequence[object]]) -> list[Settings]:
-    """The settings of all libraries that a choice among ``offers`` may ask for."""
-    fields = ("gpu_float", "gpu_memory")
-    values: list[tuple[Any, ...]] = [(getattr(DEFAULT, field), *offers.get(field, ())) for field in fields]
-    return [Settings(**dict(zip(fields, chosen, strict=True))) for chosen in itertools.product(*values)]
 
 
 def largest_error(found: list[np.ndarray], wanted: list[np.ndarray]) -> float:

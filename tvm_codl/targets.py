@@ -39,8 +39,8 @@ TIMING = 2
 class Toolchain(msgspec.Struct, frozen=True):
     """Targets, and the tuned schedules that go with them.
 
-    ``kernel_id`` changes with any of these, with the code that makes kernels, and with how many cores the device has:
-    records of one id can be compared.
+    ``kernel_id`` changes with any of these, with the code that makes kernels, and with how many cores a computer
+    lends the phone that it plays: records of one id can be compared.
     ``build_id`` changes with all that, with the code that puts libraries together, and with the runtime.
     """
 
@@ -75,8 +75,8 @@ def toolchain(profile: DeviceProfile, tuning_records: Path | None = None) -> Too
     """Targets for a phone of that profile, with the shipped records and the user's."""
     cpu, gpu = targets_of(profile)
     records = (tuning_records,) if tuning_records else ()
-    # A computer that plays a phone may have other cores the next time.
-    cores = f"{len(profile.cpu_cores)}|{profile.compute_units}"
+    # A computer that plays a phone may have other cores the next time; a phone only lends others to its server.
+    cores = f"{len(profile.cpu_cores)}|{len(profile.gpu_cores)}" if profile.gpu_cores else ""
     kernels = hashlib.sha256(f"{tvm.__version__}|{cpu}|{gpu}|{profile.gpu_version}|{cores}|{TIMING}".encode())
     for path in (*records, *sorted(SHIPPED.glob("*.log"))):
         kernels.update(_content(path))

@@ -28,6 +28,7 @@ from tvm_codl.plan.plan import Placement
 from tvm_codl.records.kernel import KernelRecord
 from tvm_codl.records.store import RecordStore
 from tvm_codl.schedule import cpu_target, gpu_target
+from tvm_codl.schedule.depthwise import TASK as DEPTHWISE
 from tvm_codl.schedule.transfer import plain, read_records, scheduled
 from tvm_codl.schedule.workloads import workloads
 from tvm_codl.workflow import partition, prepare
@@ -41,7 +42,7 @@ def task() -> Any:
 def formula(config: Any) -> float:
     """Seconds that a null device takes: best at 7 columns and 2 blocks."""
     knobs = dict(knobs_of(config))
-    return 1e-4 * (1 + abs(knobs["columns"] - 7) + abs(knobs["blocks"] - 2) + 0.1 * knobs["rows"])
+    return 1e-4 * (1 + abs(knobs["columns"] - 7) + abs(knobs.get("blocks", 2) - 2) + 0.1 * knobs["rows"])
 
 
 class NullBuilder(Builder):
@@ -195,6 +196,16 @@ def test_a_winner_that_wins_again_is_not_written_again(task: Any, tmp_path: Path
         assert tuned(task, tmp_path, trials=trials)[0] is not None
     winners = [knobs_of(record.config) for _, record in read_records(tmp_path / "best.log")]
     assert 1 <= len(winners) < 5 and all(one != next for one, next in itertools.pairwise(winners))
+
+
+def test_a_winner_for_other_vectors_is_written_beside(tmp_path: Path) -> None:
+    """Depthwise kernels have one workload whatever their vectors."""
+    shape, weights = ("TENSOR", (1, 14, 14, 32), "float32"), ("TENSOR", (3, 3, 32, 1), "float32")
+    arguments = (shape, weights, (1, 1), (1, 1, 1, 1), (1, 1), "float32")
+    for lanes in (16, 8):
+        other = autotvm.task.create(DEPTHWISE, arguments, cpu_target(lanes=lanes))
+        tuned(other, tmp_path, trials=4)
+    assert [record.lanes for _, record in read_records(tmp_path / "best.log")] == [16, 8]
 
 
 def test_interrupted_run_keeps_what_it_measured(task: Any, tmp_path: Path) -> None:

@@ -41,10 +41,16 @@ def test_a_new_driver_makes_both_stale():
     assert before.kernel_id != after.kernel_id
 
 
-@pytest.mark.parametrize("cores", [{"cpu_cores": (0, 1, 2)}, {"compute_units": 7}])
-def test_other_cores_make_records_stale(cores):
-    before, after = targets.toolchain(PHONE), targets.toolchain(msgspec.structs.replace(PHONE, **cores))
+@pytest.mark.parametrize("cores", [{"cpu_cores": (0, 2)}, {"gpu_cores": (1, 2)}])
+def test_other_cores_of_a_computer_that_plays_a_phone_make_records_stale(cores):
+    played = msgspec.structs.replace(PHONE, gpu_cores=(1,))
+    before, after = targets.toolchain(played), targets.toolchain(msgspec.structs.replace(played, **cores))
     assert before.kernel_id != after.kernel_id
+
+
+def test_the_cores_that_a_phone_lends_its_server_make_no_difference():
+    fewer = msgspec.structs.replace(PHONE, cpu_cores=(0, 2))
+    assert targets.toolchain(PHONE).kernel_id == targets.toolchain(fewer).kernel_id
 
 
 def test_tuning_records_that_cannot_be_read_are_the_users_error(tmp_path):

@@ -45,8 +45,8 @@ ALLOWED: dict[str, set[str]] = {
     "build": {"errors", "platforms", "native"},
     "runtime": {"errors", "plan", "build"},
     "measure": {
-        *("errors", "opencl", "device", "graph", "records", "cost", "plan", "relay", "schedule", "targets", "build"),
-        "runtime",
+        *("errors", "opencl", "device", "graph", "records", "tiling", "cost", "plan", "relay", "schedule", "targets"),
+        *("build", "runtime"),
     },
 }
 #: The way through, and what stands on it: these may import anything but the command line.

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import tvm
-from tvm.contrib import ndk
+from tvm.contrib import cc, ndk
 
 from tvm_codl.build import dataflow
 from tvm_codl.build.adaptive import joined, parted
@@ -95,20 +95,28 @@ class Library:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".building-") as folder:
             partial = Path(folder) / f"{path.stem}.so"
-            try:
-                self.module.export_library(str(partial), fcompile=fcompile)
-            except (RuntimeError, OSError) as error:
-                words = str(error).strip()[-500:]
-                if isinstance(error, OSError) or os.strerror(errno.ENOSPC) in words:
-                    places = f"{path.parent} {tempfile.gettempdir()}"
-                    raise WorkplaceError(f"{path.name} cannot be linked here", words, f"df -h {places}") from error
-                raise UserError(
-                    f"linking {path.name} failed", words, "tvm-codl doctor (is a compiler installed?)"
-                ) from error
+            export(self.module, partial, fcompile)
             if name == "android-arm64":
                 check_android(partial)
             os.replace(partial, path)
         return path
+
+
+def export(module: tvm.runtime.Module, path: Path, fcompile: Callable[..., Any] | None) -> None:
+    """``module.export_library`` that tells a computer without a compiler, or without room, from a module that does not link.
+
+    Raises :class:`WorkplaceError` for the former, :class:`UserError` for the latter.
+    """
+    if fcompile is None and cc.get_cc() is None:
+        raise WorkplaceError("no C++ compiler", "looked for g++, gcc, clang++ and clang on PATH", "apt-get install g++")
+    try:
+        module.export_library(str(path), fcompile=fcompile)
+    except (RuntimeError, OSError) as error:
+        words = str(error).strip()[-500:]
+        if isinstance(error, OSError) or os.strerror(errno.ENOSPC) in words:
+            places = f"{path.parent} {tempfile.gettempdir()}"
+            raise WorkplaceError(f"{path.name} cannot be linked here", words, f"df -h {places}") from error
+        raise UserError(f"linking {path.name} failed", words, "tvm-codl doctor (is a compiler installed?)") from error
 
 
 def linker_for(target: tvm.target.Target) -> Callable[..., None] | None:

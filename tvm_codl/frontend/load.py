@@ -48,13 +48,13 @@ def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> Loaded
         inputs=tuple((key, shape, dtypes[key]) for key, shape in fixed.items()),
         outputs=tuple(value.name for value in proto.graph.output),
     )
-    prepare_constants(proto, fixed, path)
     return LoadedModel(model=model, module=_import(proto, fixed, path), onnx_path=path, sample=sample)
 
 
 def _import(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path: Path) -> tvm.IRModule:
     logging.getLogger("from_onnx").setLevel(logging.ERROR)
     try:
+        prepare_constants(proto, shapes, path)
         # freeze_params=True folds every weight by compiling a kernel for it, several times slower than binding.
         module, weights = relay.frontend.from_onnx(proto, shape=dict(shapes), freeze_params=False)
         module["main"] = relay.build_module.bind_params_by_name(module["main"], weights)

@@ -31,12 +31,14 @@ def prepare_constants(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path:
     axes of an Unsqueeze with several are counted from the front.  Raises :class:`UserError` for a resize that TVM
     computes otherwise than ONNX says.
     """
-    _spell_out(proto.graph)
-    _from_initializers(proto.graph)
-    constants = dict(_constants(proto.graph))
-    for node in proto.graph.node:
-        if node.op_type.startswith("Reduce"):
-            _reduction(node, constants)
+    constants: dict[str, np.ndarray] = {}
+    for graph in _graphs(proto.graph):
+        _spell_out(graph)
+        _from_initializers(graph)
+        for node in graph.node:
+            constants.update(_constants(node, constants))
+            if node.op_type.startswith("Reduce"):
+                _reduction(node, constants, path)
     fractions = [n for n in proto.graph.node if n.op_type in _RESIZES and _may_differ(n, constants)]
     several = [n for n in proto.graph.node if n.op_type == "Unsqueeze" and _counts_back(_axes(n, constants))]
     if fractions or several:
@@ -45,6 +47,15 @@ def prepare_constants(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path:
             _check_resize(node, constants, known, path)
         for node in several:
             _from_the_front(proto.graph, node, _axes(node, constants), known)
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """A graph, and the bodies of its branches and loops, which may read its constants."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _graphs(attribute.g)
 
 
 def _spell_out(graph: onnx.GraphProto) -> None:
@@ -79,23 +90,33 @@ def _from_initializers(graph: onnx.GraphProto) -> None:
             listed.remove(one)
 
 
-def _constants(graph: onnx.GraphProto) -> Iterator[tuple[str, np.ndarray]]:
-    for node in graph.node:
-        if node.op_type == "Constant":
-            for attribute in node.attribute:
-                if attribute.name == "value" and attribute.t.data_type != onnx.TensorProto.STRING:
-                    yield node.output[0], numpy_helper.to_array(attribute.t)
+def _constants(node: onnx.NodeProto, known: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+    """What a node makes of constants, where it does little with them."""
+    if node.op_type == "Constant":
+        for attribute in node.attribute:
+            if attribute.name == "value" and attribute.t.data_type != onnx.TensorProto.STRING:
+                yield node.output[0], numpy_helper.to_array(attribute.t)
+    elif node.op_type in ("Identity", "Cast", "Concat") and all(name in known for name in node.input):
+        values = [known[name] for name in node.input]
+        if all(value.dtype.kind in "iub" and value.ndim <= 1 for value in values):
+            yield node.output[0], np.concatenate(values) if node.op_type == "Concat" else values[0]
 
 
 def _attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
     return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
 
 
-def _reduction(node: onnx.NodeProto, constants: Mapping[str, np.ndarray]) -> None:
+def _reduction(node: onnx.NodeProto, constants: Mapping[str, np.ndarray], path: Path) -> None:
     """Axes as an attribute: of those that come as an input only the first would be reduced."""
-    axes = constants.get(node.input[1]) if len(node.input) > 1 else None
-    if axes is None:
+    if len(node.input) < 2 or not node.input[1]:
         return
+    axes = constants.get(node.input[1])
+    if axes is None:
+        raise UserError(
+            f"{path.name} reduces over axes that are computed",
+            f"node {node.name or node.output[0]!r}, {node.op_type} over {node.input[1]!r}",
+            "export the model with constant axes, e.g. by onnxsim",
+        )
     del node.input[1:]
     idle = _attribute(node, "noop_with_empty_axes", 0)
     for attribute in [a for a in node.attribute if a.name == "noop_with_empty_axes"]:
@@ -185,6 +206,6 @@ def _inferred(proto: onnx.ModelProto, shapes: Mapping[str, Shape]) -> dict[str, 
         return {}
     return {
         value.name: tuple(dim.dim_value if dim.HasField("dim_value") else 0 for dim in value.type.tensor_type.shape.dim)
-        for value in (*graph.input, *graph.value_info)
+        for value in (*graph.input, *graph.value_info, *graph.output)
         if value.type.tensor_type.HasField("shape")
     }

@@ -10,6 +10,7 @@ import multiprocessing.connection
 import multiprocessing.context
 import os
 import shlex
+import shutil
 import signal
 import tempfile
 import time
@@ -25,6 +26,8 @@ from tvm_codl.records.record import ErrorNo
 
 Build = Callable[[int], Path]
 
+#: A compiler that finds less room than that, in bytes, may have crashed for it.
+LEAST_ROOM = 1 << 24
 #: Errors of the operating system that say what this computer has run out of.
 SHORT_OF = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN))
 
@@ -112,7 +115,12 @@ def _outcome(receiver: multiprocessing.connection.Connection | None, limit_s: fl
     try:
         return Outcome(*receiver.recv())
     except EOFError:
-        return Outcome(None, "the compiler crashed", ErrorNo.COMPILE_HOST)
+        places = {str(place): shutil.disk_usage(place).free for place in (tempfile.gettempdir(), cache_dir())}
+        full = [place for place, free in places.items() if free < LEAST_ROOM]
+        lacking = (
+            ("the compiler ended", f"no room in {' and '.join(full)}", f"df -h {' '.join(full)}") if full else None
+        )
+        return Outcome(None, "the compiler crashed", ErrorNo.COMPILE_HOST, workplace=lacking)
 
 
 def _here(build: Build, index: int) -> Outcome:

@@ -21,7 +21,8 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     that it may for now, which every period does as well.  ``cpu_threads``: 0 is as many as TVM takes by itself, or as
     ``cpu_cores`` has cores.  ``cpu_cores``: the numbers of the cores that the CPU's threads may use, rising; empty: those
     that the phone's server has.  ``gpu_float``: the type in which the GPU computes and keeps its weights.
-    ``gpu_memory``: what the GPU reads the weights of convolutions and dense layers from; in images they are held a second time.
+    ``gpu_memory``: what the GPU reads the float32 weights of convolutions and dense layers from; in images they are held once
+    more, for each plan of a library.
 
     Raises :class:`ValueError` for a value that cannot be meant, :class:`msgspec.ValidationError` where it is read.
     """
@@ -37,6 +38,8 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
             raise ValueError(f"cpu_cores must rise and name each core once, not {list(self.cpu_cores)}")
         if self.cpu_cores and self.cpu_threads > len(self.cpu_cores):
             raise ValueError(f"cpu_threads is {self.cpu_threads}, and cpu_cores has {len(self.cpu_cores)} cores")
+        if self.gpu_float == "float16" and self.gpu_memory == "image":
+            raise ValueError("gpu_float float16 reads buffers alone, not gpu_memory image")
 
     def words(self) -> str:
         """What differs from the defaults, as a person says it; ``default`` if nothing does."""

@@ -20,6 +20,7 @@ from tvm_codl.plan.search import find
 from tvm_codl.plan.verify import verify_plan
 
 ASKED = "as was asked"
+KEPT = "as it was: to plan it again gains nothing"
 _SPLIT = re.compile(r"(?P<axis>[^@]+)@(?P<at>\d+)(\+(?P<cpu>\d+)-(?P<gpu>\d+))?")
 _FORM = "OP=PLACEMENT: an operator's number or name, then cpu, gpu, or a cut: height@12, channels@64"
 
@@ -76,6 +77,10 @@ def what_if(
     alone = _prediction(prices, forced, energy)
     after = msgspec.structs.replace(_search(problem, prices, asked, energy, forced), settings=before.settings)
     then = prices.choice(after)
+    if energy is None and prices.predicted_ms(forced) < prices.predicted_ms(then):
+        # The search goes by replays; what is known of plans that share, or do not, may say otherwise.
+        placements = [prices.placement(*one) for one in enumerate(forced)]
+        after, then = msgspec.structs.replace(problem.placed(placements, KEPT), settings=before.settings), tuple(forced)
     lines = tuple(
         msgspec.structs.replace(line, cpu_ms=_known(options[0].cpu_ms), gpu_ms=_known(options[1].gpu_ms), reason=ASKED)
         if line.operator in asked

@@ -54,6 +54,23 @@ def test_reductions_over_axes_that_are_an_input(
     through(tmp_path / "r.onnx", nodes, {"axes": ints(*axes)}, opset, as_nodes)
 
 
+def test_axes_that_come_through_other_nodes(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Cast", ["two"], ["cast"], to=onnx.TensorProto.INT64),
+        helper.make_node("Concat", ["cast", "three"], ["both"], axis=0),
+        helper.make_node("Identity", ["both"], ["axes"]),
+        helper.make_node("ReduceSum", ["x", "axes"], ["s"], keepdims=1),
+        helper.make_node("Mul", ["x", "s"], ["y"]),
+    ]
+    through(tmp_path / "r.onnx", nodes, {"two": np.array([2], np.int32), "three": ints(3)}, 13, as_nodes=False)
+
+
+def test_axes_that_are_computed_are_refused(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Add", ["one", "one"], ["axes"]), helper.make_node("ReduceSum", ["x", "axes"], ["y"])]
+    with pytest.raises(UserError, match="reduces over axes that are computed"):
+        through(tmp_path / "r.onnx", nodes, {"one": ints(1)}, 13, as_nodes=False)
+
+
 @pytest.mark.parametrize("idle", [0, 1])
 def test_a_reduction_over_no_axes(tmp_path: Path, idle: int) -> None:
     node = helper.make_node("ReduceSum", ["x", "axes"], ["s"], keepdims=1, noop_with_empty_axes=idle)
@@ -123,6 +140,29 @@ def test_a_scale_that_gives_no_whole_sizes_is_refused_where_it_matters(tmp_path:
     assert "[1, 4, 7, 7] times [1.0, 1.0, 1.5, 1.5]" in raised.value.evidence
     nodes, weights = resize([1, 1, 1.5, 1.5], coordinate_transformation_mode="align_corners")
     through(tmp_path / "r.onnx", nodes, weights, 13, as_nodes, [1, 4, 7, 7])
+
+
+def test_a_scale_is_checked_where_what_it_scales_is_an_output_too(tmp_path: Path) -> None:
+    (node,), weights = resize([1, 1, 1.5, 1.5])
+    node.input[0] = "level"
+    nodes = [helper.make_node("Relu", ["x"], ["level"]), node]
+    path = save(tmp_path / "r.onnx", nodes, [1, 4, 7, 7], ["a", "b", "c", "d"], weights)
+    model = onnx.load(str(path))
+    model.graph.output.append(helper.make_tensor_value_info("level", onnx.TensorProto.FLOAT, None))
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(UserError, match="sizes that its scales do not give exactly"):
+        load_model(str(path))
+
+
+def test_a_weight_that_is_cut_short_is_told(tmp_path: Path) -> None:
+    path = save(tmp_path / "w.onnx", [helper.make_node("Reshape", ["x", "shape"], ["y"])], SHAPE, ["a", "b"])
+    model = onnx.load(str(path))
+    model.graph.initializer.append(
+        onnx.TensorProto(name="shape", data_type=onnx.TensorProto.INT64, dims=[2], raw_data=b"12345678")
+    )
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(UserError, match=r"cannot be imported"):
+        load_model(str(path))
 
 
 def test_antialiasing_is_refused(tmp_path: Path) -> None:

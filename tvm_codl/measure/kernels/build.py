@@ -23,6 +23,7 @@ from tvm.autotvm.measure.measure_methods import BuildResult
 from tvm.autotvm.task.space import InstantiationError
 from tvm.topi.utils import get_const_tuple
 
+from tvm_codl.build.library import export
 from tvm_codl.measure.builders import Outcome, build_all, last_line
 from tvm_codl.records.record import ErrorNo
 
@@ -153,7 +154,7 @@ def _library(inputs: Sequence[MeasureInput], path: Path, checks: Mapping[str, in
             target = target if target.host else target.with_host(target)
             # Not tvm.build, which would lower once more what is lowered.
             module = tvm.get_global_func("driver.tir_to_runtime")({target: tvm.IRModule(functions)}, target.host)
-        module.export_library(str(path), fcompile=fcompile)
+        export(module, path, fcompile)
     about = path.with_suffix(".json")
     about.write_bytes(msgspec.json.encode(parts))
     return about

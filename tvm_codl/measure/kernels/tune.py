@@ -24,8 +24,9 @@ from tvm_codl.measure.kernels.progress import Progress
 from tvm_codl.measure.kernels.run import BatchRunner
 from tvm_codl.measure.kernels.trials import Pair, Trials, append, knobs_of, legal
 from tvm_codl.measure.kernels.tuners import make_tuner
-from tvm_codl.schedule.target import processor_of
-from tvm_codl.schedule.transfer import plain, read_records, scheduled
+from tvm_codl.schedule.target import processor_of, vector_lanes
+from tvm_codl.schedule.transfer import Record, plain, read_records, scheduled
+from tvm_codl.tiling.tuned import better
 
 #: The winner must take less than this share of the estimate's time.
 GAIN = 0.97
@@ -72,7 +73,13 @@ class KernelTuner:
         with scheduled([*tuning_records, *([best] if best.exists() else [])]) as context:
             self._context = context
         # The processors' kernels of one operator may have equal workloads.
-        self._written = {(on, r.workload): knobs_of(r.config) for on, r in read_records(best)} if best.exists() else {}
+        self._written: dict[tuple[str, int, Any], Record] = {}  # what of the file is used
+        for on, record in read_records(best) if best.exists() else ():
+            self._keep((on, record.lanes, record.workload), record)
+
+    def _keep(self, key: tuple[str, int, Any], record: Record) -> None:
+        if key not in self._written or better(record, self._written[key]):
+            self._written[key] = record
 
     def finished(self, task: Any) -> bool:
         """Whether ``task`` was tuned before, with as many trials as it is to have."""
@@ -162,10 +169,12 @@ class KernelTuner:
         if float(np.median(times[winner])) >= GAIN * float(np.median(times[0])):
             winner = 0
         costs = tuple(sorted(times[winner]))
-        knobs = knobs_of(inputs[winner].config)
-        if self._written.get(_key(task)) != knobs:  # the file's content names what is measured with it
+        used = self._written.get(_key(task))
+        # The file's content names what is measured with it: what is used already is not written again.
+        if used is None or knobs_of(used.config) != knobs_of(inputs[winner].config):
             append(self.best, inputs[winner], MeasureResult(costs, 0, 0.0, time.time()))
-        self._written[_key(task)] = knobs
+            (_, lanes, workload) = _key(task)
+            self._keep(_key(task), Record(workload, inputs[winner].config, float(np.mean(costs)), lanes))
         seconds = float(np.median(costs))
         return Tuned(
             _key(task)[0], task.name, float(np.median(times[0])) * 1e3, seconds * 1e3,
@@ -173,9 +182,9 @@ class KernelTuner:
         )  # fmt: skip
 
 
-def _key(task: Any) -> tuple[str, Any]:
-    """Processor and workload, as :func:`~tvm_codl.schedule.transfer.read_records` has them."""
-    return processor_of(task.target), plain(task.workload)
+def _key(task: Any) -> tuple[str, int, Any]:
+    """Processor, lanes and workload, as :func:`~tvm_codl.schedule.transfer.read_records` has them."""
+    return processor_of(task.target), vector_lanes(task.target), plain(task.workload)
 
 
 class _Best:
