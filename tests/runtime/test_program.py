@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 pytestmark = pytest.mark.usefixtures("opencl")
@@ -137,6 +137,7 @@ def test_any_value_replaced_by_any_other_is_taken_or_refused(path: tuple[Any, ..
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, len(json.dumps(PROGRAM))), st.text(max_size=3))
+@example(137, "\\\x80")
 def test_a_cut_or_spoilt_text_is_taken_or_refused(at: int, junk: str) -> None:
     text = json.dumps(PROGRAM)
     try:
