@@ -15,7 +15,8 @@ constexpr int64_t kMostBlocks = int64_t{1} << 20;
 // How many CPU signals ahead of the CPU the GPU list is enqueued: one segment that runs, one that waits behind it.
 constexpr size_t kSignalsAhead = 2;
 
-// What is quoted of a damaged text may begin in the middle of a letter, and what reads the words knows whole ones alone.
+// What is quoted of a damaged text may begin in the middle of a letter, and what reads the words knows whole ones
+// alone.
 [[noreturn]] void Fail(std::string what) {
   for (char& c : what) {
     if (static_cast<unsigned char>(c) >= 0x80) c = '?';
