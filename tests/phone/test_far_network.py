@@ -60,6 +60,10 @@ def tvm_server(module: str, host: Host, log: Path) -> contextlib.AbstractContext
     return running(host, log, *line, "--port", PORT, "--port-end", PORT + 1)
 
 
+#: How a session that completes ends: its budget is spent, or there was nothing left to gain by then.
+ENDED = ("budget", "stands", "all measured")
+
+
 def round_trip_s(network: FarNetwork) -> float:
     """The shortest of some connections from client to tracker, whose first two packets go there and back."""
     script = f"""
@@ -111,7 +115,7 @@ def test_measuring_through_a_tracker_with_20_ms_delay_and_1_percent_loss(network
             log = tmp_path / "phone.log"
             wait_until(lambda: "registered" in log.read_text(), "the phone registers", PATIENCE_S)
             found = measure(network, tmp_path, "tracker")
-            assert (found["measured"], found["ended"]) == (6, "budget")
+            assert found["measured"] == 6 and found["ended"] in ENDED
     assert network.lost > 0
     assert sum(host.resent_segments() for host in network.hosts.values()) > 0  # and arrived then
     for a, b in (("client", "tracker"), ("client", "phone"), ("phone", "tracker")):
@@ -126,7 +130,7 @@ def test_measuring_through_a_proxy_with_20_ms_delay_and_1_percent_loss(network: 
         wait_until(lambda: proxy.listens(PORT), "the proxy listens", PATIENCE_S)
         with running(phone, tmp_path / "phone.log", *line, **phone_environment()):
             found = measure(network, tmp_path, "proxy")
-            assert (found["measured"], found["ended"]) == (6, "budget")
+            assert found["measured"] == 6 and found["ended"] in ENDED
     assert network.lost > lost
     assert network.between("client", "proxy") > 0 and network.between("phone", "proxy") > 0
     assert network.between("client", "phone") == before  # all that they say goes through the proxy
