@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,9 @@ CONVOLUTIONS = {
     "20 channels packed": conv(8, 20, 10, 10, 3, pad=1),
     "12 channels": conv(16, 12, 10, 10, 3),
     "5 channels": conv(3, 5, 7, 7, 3, pad=1, stride=2),
+    "3 channels at many positions": conv(32, 3, 20, 20, 9, pad=4),
+    "3 channels at fewer than their depth": conv(32, 3, 9, 9, 5),
+    "14 channels": conv(8, 14, 9, 9, 1),
     "19 channels": conv(12, 19, 11, 11, 3, pad=1),
     "one row": conv(16, 16, 3, 10, 3),
     "depthwise": conv(32, 32, 14, 14, 3, pad=1, groups=32),
@@ -102,7 +106,16 @@ def test_kernel_gives_stock_answer(name: str, processor: str, library_path: Path
 
 
 @pytest.mark.parametrize(
-    "name", ["3x3", "prime width", "24 channels packed", "depthwise", "5 channels", "dense rows", "batch broadcast"]
+    "name",
+    [
+        "3x3",
+        "prime width",
+        "24 channels packed",
+        "depthwise",
+        "3 channels at many positions",
+        "dense rows",
+        "batch broadcast",
+    ],
 )
 @pytest.mark.parametrize("lanes", [4, 8])
 def test_narrower_vectors_give_the_same(name: str, lanes: int, library_path: Path) -> None:
@@ -121,7 +134,12 @@ def test_convolution_against_numpy(library_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "function, exact",
-    [(relay.exp, np.exp), (relay.sigmoid, lambda x: 1 / (1 + np.exp(-x))), (relay.tanh, np.tanh)],
+    [
+        (relay.exp, np.exp),
+        (relay.sigmoid, lambda x: 1 / (1 + np.exp(-x))),
+        (relay.tanh, np.tanh),
+        (relay.erf, np.vectorize(math.erf)),
+    ],
 )
 def test_exponentials_of_the_cpu_are_exact_to_single_precision(
     function: Callable[[relay.Expr], relay.Expr], exact: Callable[[np.ndarray], np.ndarray], library_path: Path

@@ -27,7 +27,6 @@ from tvm_codl.tiling.tuned import (
     dense_family,
     nearest,
 )
-from tvm_codl.tiling.vectors import PACK_POSITIONS
 
 #: Values of ``source``.
 ESTIMATED, TRANSFERRED, MEASURED = 0, 1, 2
@@ -97,10 +96,10 @@ class Scheduler:
         positions = rows * columns
         ragged = (asked % 4 != 0) & (asked >= 16) & (self.lanes > 1)
         extra = np.where(ragged, -asked % self.lanes, 0)
-        lanes, fill = self._packing(asked, positions)
+        lanes, fill = many.packings(asked, positions, self.lanes)
         extra = np.where((extra == 0) & fill & (positions < depth), -asked % lanes, extra)
         channels = asked + extra
-        lanes, fill = self._packing(channels, positions)
+        lanes, fill = many.packings(channels, positions, self.lanes)
         found["extra"][at], found["packs"][at] = extra, fill
         window = [column(n) for n in ("kernel_h", "kernel_w", "stride", "stride_w", "pad_left", "pad_right")]
         window += [column("dilation"), column("dilation_w")]
@@ -116,7 +115,7 @@ class Scheduler:
         ragged = (asked % 4 != 0) & (asked >= 16) & (self.lanes > 1)
         extra = np.where(ragged, -asked % self.lanes, 0)
         channels = asked + extra
-        lanes = self._lanes(channels)
+        lanes = many.lanes_for(channels, self.lanes)
         found["extra"][at] = extra
         families = [dense_family(d, w) for d, w in zip(depth.tolist(), lanes.tolist(), strict=True)]
         chosen = self._chosen(families, rows, channels, np.zeros((len(at), 3), dtype=np.int64))
@@ -179,7 +178,7 @@ class Scheduler:
 
         rows, columns, channels = column("out_h"), column("out_w"), column("out_c")
         each = channels // np.maximum(column("in_c"), 1)
-        lanes = np.where(each == 1, self._lanes(channels), 1)
+        lanes = np.where(each == 1, many.lanes_for(channels, self.lanes), 1)
         window = [column(n) for n in ("kernel_h", "kernel_w", "stride", "stride_w", "pad_left", "pad_right")]
         window += [column("dilation"), column("dilation_w")]
         statics = np.stack([column("batch"), column("in_w"), each, *window], axis=1)
@@ -213,21 +212,6 @@ class Scheduler:
         }
         for name, value in values.items():
             found[name][at] = value
-
-    def _lanes(self, channels: Integers) -> Integers:
-        """``vectors.lanes_for`` of each."""
-        result = np.ones_like(channels)
-        for n in (2, 4, 8, 16):
-            if n <= self.lanes:
-                result = np.where(channels % n == 0, n, result)
-        return result
-
-    def _packing(self, channels: Integers, positions: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-        """``vectors.packing`` of each."""
-        widest, lanes = self.lanes, self._lanes(channels)
-        fuller = (lanes >= 4) & (lanes < widest) & (widest < channels) & (-(-channels // widest) < channels // lanes)
-        fill = fuller & (positions >= PACK_POSITIONS)
-        return np.where(fill, widest, lanes), fill
 
     def _chosen(
         self, families: Sequence[Family], rows: Integers, channels: Integers, exact: Integers

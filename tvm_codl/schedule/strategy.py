@@ -104,9 +104,14 @@ def _exponential_strategy(name: str, ours: Any) -> Any:
     return strategy
 
 
-for _name, _compute in (("exp", exponential.exp), ("sigmoid", exponential.sigmoid), ("tanh", exponential.tanh)):
+for _name, _compute, _key in (
+    ("exp", exponential.exp, CPU_KEY),
+    ("sigmoid", exponential.sigmoid, CPU_KEY),
+    ("tanh", exponential.tanh, CPU_KEY),
+    ("erf", exponential.erf, KEY),
+):
     get_native_generic_func(f"{_name}_strategy").register(
-        _exponential_strategy(_name, _compute), [CPU_KEY], allow_override=True
+        _exponential_strategy(_name, _compute), [_key], allow_override=True
     )
 
 

@@ -1,4 +1,5 @@
-"""Register tiles for many problems at once: the rules of :mod:`tvm_codl.tiling.tiles`, by numpy."""
+"""Vectors and register tiles for many problems at once: the rules of :mod:`tvm_codl.tiling.vectors` and
+:mod:`tvm_codl.tiling.tiles`, by numpy."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_codl.tiling.tiles import FAR_LOAD, FMA_IN_FLIGHT, NEAR_CACHE_BYTES, TARGET_WORK, Problem, cycles
+from tvm_codl.tiling.vectors import PACK_POSITIONS
 
 Integers = NDArray[np.int64]
 MOST_BLOCKS = 8
@@ -33,6 +35,24 @@ def _best_columns(columns: int, depth: int, lanes: int, registers: int) -> tuple
         if costs and min(costs)[0] < float("inf"):
             found.append((b, min(costs)[1]))
     return tuple(found)
+
+
+def lanes_for(channels: Integers, widest: int) -> Integers:
+    """:func:`vectors.lanes_for` of each."""
+    result = np.ones_like(channels)
+    for n in (2, 4, 8, 16):
+        if n <= widest:
+            result = np.where(channels % n == 0, n, result)
+    return result
+
+
+def packings(channels: Integers, positions: Integers, widest: int) -> tuple[Integers, NDArray[np.bool_]]:
+    """:func:`vectors.packing` of each."""
+    lanes = lanes_for(channels, widest)
+    three = (channels == 3) & (widest >= 4)
+    fuller = (lanes >= 4) & (lanes < widest) & (widest < channels) & (-(-channels // widest) < channels // lanes)
+    fill = (three | fuller) & (positions >= PACK_POSITIONS)
+    return np.where(fill, np.where(three, 4, widest), lanes), fill
 
 
 def largest_divisors(extents: Integers, at_most: Integers) -> Integers:

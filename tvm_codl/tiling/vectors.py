@@ -13,13 +13,17 @@ def lanes_for(channels: int, widest: int) -> int:
 def packing(channels: int, positions: int, widest: int) -> tuple[int, bool]:
     """The vector in which weights are packed, and whether its last one is filled up with zeros.
 
-    24 channels are two vectors of 16 that way, not three of 8 that take as long each.  The weights are then packed
-    each time the kernel runs, as Relay knows no packed layout with more channels than the operator has: worth it only
-    where they are used at many positions.
+    24 channels are two vectors of 16 that way, not three of 8 that take as long each, and the three of an image are one
+    of 4, not three numbers.  The weights are then packed each time the kernel runs, as Relay knows no packed layout with
+    more channels than the operator has: worth it only where they are used at many positions.
     """
     lanes = lanes_for(channels, widest)
+    if positions < PACK_POSITIONS:
+        return lanes, False
+    if channels == 3 and widest >= 4:  # a vector that is less full has no type in OpenCL
+        return 4, True
     fuller = 4 <= lanes < widest < channels and -(-channels // widest) < channels // lanes
-    return (widest, True) if fuller and positions >= PACK_POSITIONS else (lanes, False)
+    return (widest, True) if fuller else (lanes, False)
 
 
 def missing(channels: int, widest: int) -> int:

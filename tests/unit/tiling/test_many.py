@@ -4,8 +4,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tvm_codl.tiling.many import best_tile, default_rows, largest_divisors, step_cycles
+from tvm_codl.tiling.many import best_tile, default_rows, largest_divisors, packings, step_cycles
 from tvm_codl.tiling.tiles import Problem, candidates, choose, cycles, largest_divisor
+from tvm_codl.tiling.vectors import PACK_POSITIONS, packing
 
 PROBLEMS = st.builds(
     Problem,
@@ -42,3 +43,21 @@ def test_estimated_rows_and_cycles(problem: Problem) -> None:
 def test_divisors(pairs: list[tuple[int, int]]) -> None:
     found = largest_divisors(np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs]))
     assert found.tolist() == [largest_divisor(*pair) for pair in pairs]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 200), st.integers(1, 4 * PACK_POSITIONS), st.sampled_from([1, 2, 4, 8, 16]))
+def test_vectors(channels: int, positions: int, widest: int) -> None:
+    lanes, fill = packing(channels, positions, widest)
+    found = packings(np.array([channels]), np.array([positions]), widest)
+    assert (int(found[0][0]), bool(found[1][0])) == (lanes, fill)
+    assert lanes <= max(widest, 1)
+    assert fill or channels % lanes == 0
+    # What is filled up takes fewer vectors than what divides the channels.
+    assert not fill or -(-channels // lanes) < channels // packing(channels, 1, widest)[0]
+
+
+def test_three_channels_are_one_vector() -> None:
+    assert packing(3, PACK_POSITIONS, 16) == packing(3, PACK_POSITIONS, 4) == (4, True)
+    assert packing(3, PACK_POSITIONS - 1, 16) == packing(3, PACK_POSITIONS, 1) == (1, False)
+    assert packing(14, PACK_POSITIONS, 16) == (2, False)
