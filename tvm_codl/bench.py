@@ -15,6 +15,7 @@ from tvm_codl.device.opencl import cache_dir, default_records
 from tvm_codl.errors import CheckFailed, UserError
 from tvm_codl.frontend.model import LoadedModel
 from tvm_codl.frontend.reference import reference_outputs
+from tvm_codl.graph.footprint import touched_bytes
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.interleave import calm_down, rounds
 from tvm_codl.measure.choices import check_settings
@@ -94,6 +95,7 @@ class Operators:
 
     def __init__(self, prepared: Prepared, phone: Any, tools: Toolchain, records: Path | None, log: Log) -> None:
         self.prepared = prepared
+        self.network_bytes = touched_bytes(prepared.graph)
         self.modules: list[tuple[Sequence[Probe], CoModule]] = []
         with RecordStore(records or default_records()) as store:
             session = measuring(prepared, phone, tools, store, log)
@@ -109,7 +111,9 @@ class Operators:
     def measure(self) -> None:
         for probes, module in self.modules:
             for index, probe in enumerate(probes):
-                self.times.setdefault((probe.key, probe.processor), []).extend(module.time_region(index, 2, 0.0))
+                self.times.setdefault((probe.key, probe.processor), []).extend(
+                    module.time_region(index, 2, 0.0, self.network_bytes)
+                )
 
     def ideal_ms(self) -> float:
         """Both processors on every operator, each at its own speed, with nothing lost."""

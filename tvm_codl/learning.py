@@ -14,9 +14,11 @@ from tvm_codl.cost.model import CostModel, samples_of
 from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.device.opencl import default_records
 from tvm_codl.device.profile import DeviceProfile
+from tvm_codl.graph.footprint import touched_bytes
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.guided import Guided, grid_probes, guide
 from tvm_codl.measure.session import Session
+from tvm_codl.measure.settings import Settings
 from tvm_codl.measure.sharing import measure_sharing
 from tvm_codl.plan.measured import calibrated, correction
 from tvm_codl.plan.problem import Problem
@@ -156,5 +158,6 @@ def measuring(prepared: Prepared, phone: Any, tools: Toolchain, store: RecordSto
         store,
         log,
         tools.scheduled,
+        Settings(network_bytes=touched_bytes(prepared.graph)),
         library_id=tools.build_id,
     )

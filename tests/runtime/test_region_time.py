@@ -102,4 +102,5 @@ def test_weights_that_have_no_values_have_memory(opencl: None, tmp_path: Path) -
     module = timed(shape, tmp_path)
     gained = resident() - before
     assert gained > 0.8 * 4 * shape[0] * shape[1]
-    assert all(ms > 0 for ms in module.time_region(0, 2, 0.0))
+    for network_bytes in (-1, 0, 100, 1 << 20, 1 << 40):
+        assert all(ms > 0 for ms in module.time_region(0, 2, 0.0, network_bytes))

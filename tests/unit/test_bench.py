@@ -75,7 +75,7 @@ class Library:
     def timeline(self) -> list[Any]:
         return []
 
-    def time_region(self, index: int, repeat: int, min_ms: float) -> list[float]:
+    def time_region(self, index: int, repeat: int, min_ms: float, network_bytes: int) -> list[float]:
         return [2.0] * repeat
 
 

@@ -9,8 +9,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Names that end in ``_s`` are seconds.
 
     Sampling: after one run that is not counted, ``fewest`` samples, and as many again until the median's standard error
-    is at most ``spread`` of it, there are ``most`` samples, or ``budget_s`` has gone by.  A sample is one run with its
-    weights out of the caches, as inside a network.
+    is at most ``spread`` of it, there are ``most`` samples, or ``budget_s`` has gone by.  A sample is one run as inside
+    a network that goes through ``network_bytes`` between two runs of one operator: of a small one a phone's caches keep
+    the weights, of a large one they do not.
 
     Drift: after every ``baseline_every`` candidates a known operator is timed.  Where it runs ``drift`` slower than it
     did, the phone may cool down in growing pauses, ``cool_s`` in all for a session.
@@ -25,6 +26,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     most: int = 30
     spread: float = 0.02
     budget_s: float = 0.5
+    network_bytes: int = 64 << 20
     baseline_every: int = 8
     drift: float = 0.25
     cool_s: float = 60.0

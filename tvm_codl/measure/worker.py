@@ -32,9 +32,10 @@ BASELINE_SAMPLES, BASELINE_MS = 5, 1.0
 LEAVE_S = 5.0
 
 Log = Callable[[str], None]
-#: Takes samples of a region in ms, each one run with cold weights: by what the other processor does meanwhile.
-TIMERS: Mapping[Mode, Callable[[CoModule, int, int], Sequence[float]]] = {
-    "alone": lambda module, region, number: module.time_region(region, number, 0.0),
+#: Takes a number of samples of a region in ms, each one run inside a network of so many bytes: by what the other
+#: processor does meanwhile.
+TIMERS: Mapping[Mode, Callable[[CoModule, int, int, int], Sequence[float]]] = {
+    "alone": lambda module, region, number, network: module.time_region(region, number, 0.0, network),
 }
 #: A region of a library, and the trial that it is.
 Numbered = tuple[int, Trial]
@@ -152,7 +153,7 @@ class Worker:
 
     def _timed(self, module: CoModule, region: int, trial: Trial) -> tuple[float, ...]:
         def run(number: int, limit_s: float) -> Sequence[float]:
-            return self._call(limit_s, lambda: TIMERS[self.mode](module, region, number))
+            return self._call(limit_s, lambda: TIMERS[self.mode](module, region, number, self.settings.network_bytes))
 
         return samples(run, self.settings, trial.predicted_ms)
 

@@ -1,8 +1,8 @@
 """Calibration: by how much longer than its operators a whole network takes on each processor alone.
 
-Operators are measured one by one, each with its code and weights cold, as in a network that is larger than the caches; a
-small one finds in them what its last run left there.  What the whole network took on one processor says so, and that is
-measured beside every plan (:mod:`tvm_codl.second_look`).
+Operators are measured one by one, with caches through which as much has gone as the network goes through in a run; a
+record may come from another network, though, or from a phone that was faster or slower at that moment.  What the whole
+network took on one processor says so, and that is measured beside every plan (:mod:`tvm_codl.second_look`).
 """
 
 from __future__ import annotations

@@ -15,6 +15,9 @@ from tvm_codl.build.program import MemoryBytes
 from tvm_codl.errors import DeviceError, UserError
 from tvm_codl.plan.settings import DEFAULT, Settings
 
+#: Bytes of a network of which no phone's caches keep anything between two runs.
+LARGE_NETWORK = 64 << 20
+
 
 class Switch(msgspec.Struct, frozen=True, rename={"left": "from", "taken": "to"}):
     """A change of plan after ``run`` runs: the numbers of the plan that was left and of the one that was taken, why, and
@@ -143,13 +146,16 @@ class CoModule:
         """``repeat`` samples, each the mean of ``number`` runs, in ms, timed on the device."""
         return list(json.loads(self._executor["benchmark"](number, repeat)))
 
-    def time_region(self, region: int, repeat: int = 3, min_ms: float = 1.0) -> list[float]:
+    def time_region(
+        self, region: int, repeat: int = 3, min_ms: float = 1.0, network_bytes: int = LARGE_NETWORK
+    ) -> list[float]:
         """Samples in ms of one region alone on its processor, without waiting for the other.
 
         Each is the mean over at least ``min_ms`` of runs with warm caches; with ``min_ms`` 0, one run as it is inside a
-        network: inputs just written, weights out of the caches.
+        network of ``network_bytes`` (:func:`tvm_codl.graph.footprint.touched_bytes`): inputs just written, and what else
+        the network holds gone through the caches since the last run.
         """
-        return list(json.loads(self._executor["time_region"](region, repeat, min_ms)))
+        return list(json.loads(self._executor["time_region"](region, repeat, min_ms, network_bytes)))
 
     def time_region_busy(
         self, region: int, other: int | None = None, repeat: int = 3, min_ms: float = 1.0

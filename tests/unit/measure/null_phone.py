@@ -79,7 +79,7 @@ class NullPhone:
         about = msgspec.json.encode(About((), (), (), {})).decode()
         session = self.lost
 
-        def time_region(region: int, repeat: int, min_ms: float) -> str:
+        def time_region(region: int, repeat: int, min_ms: float, network_bytes: int) -> str:
             self._check(session)
             self.sampled(min_ms)
             if min_ms == 0.0:

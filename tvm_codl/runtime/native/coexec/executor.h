@@ -41,8 +41,9 @@ class Executor {
   std::vector<double> Benchmark(int number, int repeat);
   // `repeat` samples of one region alone on its processor, in milliseconds, without waits.  Each sample is the mean
   // over at least `min_ms` of runs with warm caches; or, with min_ms = 0, one run as it is inside a network: its inputs
-  // have just been written, its weights and outputs have left the caches since the last run.
-  std::vector<double> TimeRegion(int region, int repeat, double min_ms);
+  // have just been written, and since its last run `network_bytes` of others have gone through the caches (64 MB, at
+  // most, which is more than a phone has).
+  std::vector<double> TimeRegion(int region, int repeat, double min_ms, int64_t network_bytes);
   // As above with warm caches, while the other processor does `other` again and again, or nothing (kNobody).  The GPU's
   // times are its own clock's, so that they compare with each other and not with TimeRegion's.
   // Throws where both are on one processor, and where `other` is too short to keep the GPU busy.
@@ -86,7 +87,7 @@ class Executor {
   int64_t RunRegion(int region, int number);
   double BesideCpu(int region, int other, int number);
   double BesideGpu(int region, int other, int number, int64_t one);
-  void ChillCaches(int region);
+  void ChillCaches(int region, int64_t network_bytes);
 
   std::shared_ptr<const Program> program_;
   std::vector<tvm::runtime::Module> libraries_;

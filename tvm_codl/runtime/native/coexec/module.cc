@@ -2,10 +2,10 @@
 //
 //   codl.create_library(program, plan, n, name1, array1, ...) -> the library's root module, at build time
 //   library["create"](device_id, sharing) -> an executor:
-//     set_input(i, array)  get_output(i, array)  run()  benchmark(number, repeat)  time_region(i, repeat, min_ms)
-//     time_region_busy(i, other, repeat, min_ms)  timeline()  copied_bytes()  memory_bytes()  sharing()  spin_us(n)
-//     choose_cpu(threads, core1, core2, ...)  cpu_cores()  flush_every(commands)
-//     adaptation()  ran()  fix_plan(n)
+//     set_input(i, array)  get_output(i, array)  run()  benchmark(number, repeat)  timeline()  ran()  fix_plan(n)
+//     time_region(i, repeat, min_ms, network_bytes)  time_region_busy(i, other, repeat, min_ms)
+//     copied_bytes()  memory_bytes()  sharing()  spin_us(n)  choose_cpu(threads, core1, core2, ...)  cpu_cores()
+//     flush_every(commands)  adaptation()
 //   codl.create_choice(state1, state2, ...) -> what chooses among plans, by itself: note(ms, cpu_ms) -> the next run's
 //     plan; adaptation()
 //   Lists come back as JSON text, which every RPC client can read.
@@ -61,8 +61,9 @@ class ExecutorNode final : public ModuleNode {
       return PackedFunc([self, run](TVMArgs args, TVMRetValue* rv) { *rv = Json(run->Benchmark(args[0], args[1])); });
     }
     if (name == "time_region") {
-      return PackedFunc(
-          [self, first](TVMArgs args, TVMRetValue* rv) { *rv = Json(first->TimeRegion(args[0], args[1], args[2])); });
+      return PackedFunc([self, first](TVMArgs args, TVMRetValue* rv) {
+        *rv = Json(first->TimeRegion(args[0], args[1], args[2], args[3]));
+      });
     }
     if (name == "time_region_busy") {
       return PackedFunc([self, first](TVMArgs args, TVMRetValue* rv) {

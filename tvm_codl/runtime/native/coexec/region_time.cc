@@ -41,11 +41,12 @@ int64_t Executor::RunRegion(int region, int number) {
   return HostNow() - start;
 }
 
-void Executor::ChillCaches(int region) {
+void Executor::ChillCaches(int region, int64_t network_bytes) {
   // Read, not written: processors write long runs of bytes past their caches, which then keep what they held.
   if (cold_.empty()) cold_.assign(kColdBytes, 1);
+  const size_t others = std::min(cold_.size(), static_cast<size_t>(std::max<int64_t>(network_bytes, 0)));
   unsigned sum = 0;
-  for (size_t at = 0; at < cold_.size(); at += kCacheLine) sum += cold_[at];
+  for (size_t at = 0; at < others; at += kCacheLine) sum += cold_[at];
   // What a region reads and is neither its weights nor written by it came from the operator before: that is warm.
   const auto& list = OnGpu(region) ? program_->gpu : program_->cpu;
   std::set<int> cold;
@@ -65,7 +66,7 @@ void Executor::ChillCaches(int region) {
   }
 }
 
-std::vector<double> Executor::TimeRegion(int region, int repeat, double min_ms) {
+std::vector<double> Executor::TimeRegion(int region, int repeat, double min_ms, int64_t network_bytes) {
   std::lock_guard<std::mutex> lock(running_);
   const CpuThreads::Scope as_chosen(cpu_threads_);
   CheckRegion(region);
@@ -84,7 +85,7 @@ std::vector<double> Executor::TimeRegion(int region, int repeat, double min_ms) 
         samples.push_back(static_cast<double>(RunRegion(region, number)) / number / 1e6);
         continue;
       }
-      ChillCaches(region);
+      ChillCaches(region, network_bytes);
       const int64_t taken = OnGpu(region) ? gpu_->TimeRegionOnDevice(region, spin_us) : RunRegion(region, 1);
       samples.push_back(static_cast<double>(taken) / 1e6);
     }
