@@ -19,9 +19,10 @@ Log = Callable[[str], None]
 Samples = dict[str, list[float]]
 
 #: Seconds for all rounds of one network, beyond the fewest that say anything.
-SECONDS = 60.0
-#: Rounds of the stages, of which the last is repeated while the order is unsure: the fewest, and the most.
-FEWEST, MOST = (2, 2, 4), (4, 6, 10)
+SECONDS = 45.0
+#: Rounds of the stages, of which the last is repeated while the order is unsure: the fewest, and the most, which is enough
+#: for a network of a millisecond to be looked at for longer than whatever else slows a machine down for a moment.
+FEWEST, MOST = (2, 2, 4), (15, 25, 40)
 #: The share of the seconds that each stage may take.
 SHARES = (0.3, 0.2, 0.5)
 #: Plans that are as close as this share are as fast as each other, and the one that is predicted to be best is taken.
@@ -70,8 +71,11 @@ def halved(
     """:func:`compare` with ``run(names, rounds)`` for the phone; the times of a look that is taken back are left out."""
     samples: Samples = {name: [] for name in predicted_ms}
     racing = list(predicted_ms)
+    _add(samples, run(racing, FEWEST[0]))  # they tell how long a round takes
     for stage in range(len(SHARES)):
-        _add(samples, run(racing, _count(stage, samples, racing, seconds)))
+        count = _count(stage, samples, racing, seconds) - (FEWEST[0] if stage == 0 else 0)
+        if count:
+            _add(samples, run(racing, count))
         if stage + 1 < len(SHARES):
             racing = leaders(samples, racing, predicted_ms, singles)
     for _ in range(LOOKS - 1):
@@ -140,9 +144,7 @@ def _add(samples: Samples, new: Mapping[str, Sequence[float]]) -> None:
 
 
 def _count(stage: int, samples: Samples, racing: Sequence[str], seconds: float) -> int:
-    """Rounds of a stage; the first one's before anything is known are its fewest."""
-    if not all(samples[name] for name in racing):
-        return FEWEST[stage]
+    """Rounds of a stage."""
     # One run of a round is not counted.
     round_s = sum(float(np.median(samples[name])) for name in racing) * (RUNS + 1) / 1e3
     return int(np.clip(SHARES[stage] * seconds / round_s, FEWEST[stage], MOST[stage]))
