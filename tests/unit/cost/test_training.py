@@ -111,11 +111,15 @@ def test_estimates_are_surer_near_a_measurement(store: Path) -> None:
     model = CostModel.fit(own)
     ms, sigma = model.estimate([s.workload for s in own], "cpu")
     assert np.array_equal(ms, model.predict([s.workload for s in own], "cpu")) and (sigma > 0).all()
-    unknown = [s for s in own if shape_of(s.workload) != shape_of(own[0].workload)]
-    between = pieces(GRAPH, 0)[1::2]
-    (_, near), (_, far) = (m.estimate(between, "cpu") for m in (model, CostModel.fit(unknown)))
-    assert not any(model.measured(w, "cpu") for w in between)
-    assert np.median(near) < np.median(far)
+    surer = []
+    for operator in (0, 5, 6, 7, 8):  # on the whole: one shape may be like others that were measured
+        shape = shape_of(Workload.of(GRAPH.operators[operator], GRAPH))
+        unknown = [s for s in own if shape_of(s.workload) != shape]
+        between = pieces(GRAPH, operator)[1::2]
+        (_, near), (_, far) = (m.estimate(between, "cpu") for m in (model, CostModel.fit(unknown)))
+        assert not any(model.measured(w, "cpu") for w in between)
+        surer.append(np.median(near) < np.median(far))
+    assert sum(surer) >= 4
     with pytest.raises(UserError, match="every one"):
         judge(model, own)
     with pytest.raises(UserError, match="of the model's phone"):
