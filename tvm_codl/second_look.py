@@ -71,11 +71,13 @@ def halved(
     """:func:`compare` with ``run(names, rounds)`` for the phone; the times of a look that is taken back are left out."""
     samples: Samples = {name: [] for name in predicted_ms}
     racing = list(predicted_ms)
-    _add(samples, run(racing, FEWEST[0]))  # they tell how long a round takes
+    done = FEWEST[0]  # of the first stage: they tell how long a round takes
+    _add(samples, run(racing, done))
     for stage in range(len(SHARES)):
-        count = _count(stage, samples, racing, seconds) - (FEWEST[0] if stage == 0 else 0)
+        count = _count(stage, samples, racing, seconds) - done
         if count:
             _add(samples, run(racing, count))
+        done = 0
         if stage + 1 < len(SHARES):
             racing = leaders(samples, racing, predicted_ms, singles)
     for _ in range(LOOKS - 1):

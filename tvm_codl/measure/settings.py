@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tvm_codl.runtime.comodule import LARGE_NETWORK
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Names that end in ``_s`` are seconds.
@@ -26,7 +28,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     most: int = 30
     spread: float = 0.02
     budget_s: float = 0.5
-    network_bytes: int = 64 << 20
+    network_bytes: int = LARGE_NETWORK
     baseline_every: int = 8
     drift: float = 0.25
     cool_s: float = 60.0

@@ -14,10 +14,11 @@ import numpy as np
 
 from tvm_codl.cost.contention import Contention
 from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.graph.dtype import bytes_of
 from tvm_codl.graph.opgraph import Operator, OpGraph, Tensor
 from tvm_codl.graph.split import Axis
 from tvm_codl.plan.candidates import Axes, Candidate
-from tvm_codl.plan.crossing import Crossing, Parts, crossing, held, needed, on_host, size_of, volumes
+from tvm_codl.plan.crossing import Crossing, Parts, crossing, held, needed, on_host, volumes
 from tvm_codl.plan.eliminate import Table
 from tvm_codl.plan.plan import Placement
 from tvm_codl.plan.replay import CPU, GPU, Part, Step, Times, replay
@@ -175,4 +176,4 @@ def _moved(
 
 def _weights(operator: Operator) -> float:
     """Bytes."""
-    return float(sum(size_of(const.dtype) * np.prod(const.shape, dtype=float) for const in operator.consts))
+    return float(sum(bytes_of(const.shape, const.dtype) for const in operator.consts))

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_codl.graph.dtype import width
 from tvm_codl.graph.opgraph import Operator, OpGraph, Shape, Tensor
 from tvm_codl.graph.slab import Need, Slab
 from tvm_codl.graph.split import Axis
@@ -24,8 +25,6 @@ from tvm_codl.plan.halo import Boxes, boxes, read_boxes, whole_boxes
 from tvm_codl.plan.plan import Placement
 
 Numbers = NDArray[np.float64]
-
-_BYTES = {"bool": 1, "int8": 1, "uint8": 1, "float16": 2, "int16": 2, "int64": 8, "float64": 8}
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -75,14 +74,9 @@ def needed(operator: Operator, graph: OpGraph, placements: Sequence[Placement], 
     return found
 
 
-def size_of(dtype: str) -> float:
-    """Bytes of one element."""
-    return float(_BYTES.get(dtype, 4))
-
-
 def volumes(tensor: Tensor, parts: Parts) -> tuple[Numbers, Numbers]:
     """Bytes of the CPU's and the GPU's box, for each placement."""
-    cpu, gpu = (_volume(boxes[..., 1] - boxes[..., 0]) * size_of(tensor.dtype) for boxes in (parts.cpu, parts.gpu))
+    cpu, gpu = (_volume(boxes[..., 1] - boxes[..., 0]) * width(tensor.dtype) for boxes in (parts.cpu, parts.gpu))
     return cpu, gpu
 
 
@@ -96,7 +90,7 @@ def crossing(tensor: Tensor, producer: Parts, consumer: Parts, written: bool = T
 
     ``written`` is False for the network's inputs, which nobody rewrites: their layout changes in reading only.
     """
-    size = size_of(tensor.dtype)
+    size = width(tensor.dtype)
     to, rewritten, in_place = [], [], np.array(True)
     plain = _contiguous(tensor.shape, producer.cpu) & _contiguous(tensor.shape, producer.gpu)
     for has, wants in ((producer.cpu, consumer.cpu), (producer.gpu, consumer.gpu)):

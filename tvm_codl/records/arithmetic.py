@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_codl.graph import split
+from tvm_codl.graph.dtype import width
 from tvm_codl.graph.flops import node_flops
 from tvm_codl.graph.names import anchor_of
 from tvm_codl.graph.opgraph import Node, Operator, OpGraph, Ref, Shape
@@ -72,9 +73,7 @@ def numbers_along(
 
     def total(source: str) -> Any:
         return sum(
-            math.prod(part) * one_by_one.width(types[source][ref.index])
-            for ref, part in parts.items()
-            if ref.source == source
+            math.prod(part) * width(types[source][ref.index]) for ref, part in parts.items() if ref.source == source
         )
 
     flops = sum(node_flops(n, split.arg_shapes(operator, n, graph)) for n in body)
@@ -83,12 +82,12 @@ def numbers_along(
     if flops % shape[index]:
         return None
     fields["bytes_in"], fields["bytes_weights"] = total("input"), total("const")
-    fields["bytes_out"] = math.prod(out) * one_by_one.width(body[-1].dtype)
+    fields["bytes_out"] = math.prod(out) * width(body[-1].dtype)
     first = node.args[0] if node.args else None
     data = parts.get(first) if first is not None and first.source != "node" else out
     if data is None:
         return None
-    fields["bytes_data"] = math.prod(data) * one_by_one.width(node.dtype)
+    fields["bytes_data"] = math.prod(data) * width(node.dtype)
     fields["bytes_relayout"] = fields["bytes_out"] if math.prod(shape[:index]) > 1 else 0
     fields["exponentials"] = sum(n.op in EXPONENTIAL for n in body) * math.prod(out)
     layout = one_by_one.layout_of(node)

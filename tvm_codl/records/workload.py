@@ -16,6 +16,7 @@ import msgspec
 
 from tvm_codl.errors import UserError
 from tvm_codl.graph import split
+from tvm_codl.graph.dtype import bytes_of
 from tvm_codl.graph.names import anchor_of
 from tvm_codl.graph.opgraph import Const, Node, Operator, OpGraph, Shape, Tensor
 from tvm_codl.graph.rule import window_pads
@@ -27,7 +28,6 @@ EXPONENTIAL = frozenset((
     "nn.log_softmax", "log", "power", "sqrt", "rsqrt",
 ))
 # fmt: on
-_BYTES = {"bool": 1, "int8": 1, "uint8": 1, "float16": 2, "int16": 2, "int64": 8, "float64": 8}
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -188,7 +188,7 @@ def _describe(key: str, piece: split.Piece, graph: OpGraph, cut: Cut | None, who
     kernel_h, kernel_w = _kernel(node, piece)
     pads = _pads(attrs.get("padding"))
     data, types = _argument(node, 0, piece), [graph.tensors[i].dtype for i in operator.inputs]
-    bytes_out = sum(_bytes(shape, operator.body[-1].dtype) for shape in operator.body[-1].results)
+    bytes_out = sum(bytes_of(shape, operator.body[-1].dtype) for shape in operator.body[-1].results)
     return Workload(
         key=key,
         kind=operator.kind,
@@ -207,8 +207,8 @@ def _describe(key: str, piece: split.Piece, graph: OpGraph, cut: Cut | None, who
         dilation=_first(attrs.get("dilation"), 1),
         groups=_first(attrs.get("groups"), 1),
         flops=operator.flops,
-        bytes_in=sum(map(_bytes, piece.feed_shapes, types)),
-        bytes_weights=sum(_bytes(const.shape, const.dtype) for const in operator.consts),
+        bytes_in=sum(map(bytes_of, piece.feed_shapes, types)),
+        bytes_weights=sum(bytes_of(const.shape, const.dtype) for const in operator.consts),
         bytes_out=bytes_out,
         body=len(operator.body),
         stride_w=_first(attrs.get("strides"), 1, -1),
@@ -217,7 +217,7 @@ def _describe(key: str, piece: split.Piece, graph: OpGraph, cut: Cut | None, who
         pad_left=pads[1],
         pad_bottom=pads[2],
         pad_right=pads[3],
-        bytes_data=_bytes(data, node.dtype) if data else 0,
+        bytes_data=bytes_of(data, node.dtype) if data else 0,
         bytes_relayout=bytes_out if cut and math.prod(operator.body[-1].results[0][: cut.index]) > 1 else 0,
         exponentials=sum(math.prod(n.results[0]) for n in operator.body if n.op in EXPONENTIAL),
         cut=cut,
@@ -262,15 +262,6 @@ def _first(value: Any, default: int, at: int = 0) -> int:
     if isinstance(value, (list, tuple)):
         return int(value[at]) if value else default
     return default if value is None else int(value)
-
-
-def _bytes(shape: Shape, dtype: str) -> int:
-    return math.prod(shape) * width(dtype)
-
-
-def width(dtype: str) -> int:
-    """Bytes of one value."""
-    return _BYTES.get(dtype, 4)
 
 
 def _pads(value: Any) -> tuple[int, int, int, int]:

@@ -20,7 +20,7 @@ def packing(channels: int, positions: int, widest: int) -> tuple[int, bool]:
     lanes = lanes_for(channels, widest)
     if positions < PACK_POSITIONS:
         return lanes, False
-    if channels == 3 and widest >= 4:  # a vector that is less full has no type in OpenCL
+    if channels == 3 and widest >= 4:  # OpenCL has vectors of three, else only of powers of two
         return 4, True
     fuller = 4 <= lanes < widest < channels and -(-channels // widest) < channels // lanes
     return (widest, True) if fuller else (lanes, False)

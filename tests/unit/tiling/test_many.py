@@ -51,7 +51,7 @@ def test_vectors(channels: int, positions: int, widest: int) -> None:
     lanes, fill = packing(channels, positions, widest)
     found = packings(np.array([channels]), np.array([positions]), widest)
     assert (int(found[0][0]), bool(found[1][0])) == (lanes, fill)
-    assert lanes <= max(widest, 1)
+    assert lanes <= widest
     assert fill or channels % lanes == 0
     # What is filled up takes fewer vectors than what divides the channels.
     assert not fill or -(-channels // lanes) < channels // packing(channels, 1, widest)[0]
