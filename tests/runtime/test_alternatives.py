@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import numpy as np
 import pytest
 import tvm
 
+from tests.phone.servers import wait_until
 from tests.runtime.adaptive_networks import PLANS, library
 from tests.runtime.partitions import answer, convolutions
 from tests.runtime.test_program import PROGRAM
@@ -88,6 +92,50 @@ def test_only_a_plan_for_a_busy_cpu_waits_on_other_cores(loaded: tvm.runtime.Mod
         os.sched_setaffinity(0, before)
 
 
+def metronomes() -> dict[int, int]:
+    """By thread, how often it has slept."""
+    found = {}
+    for task in Path("/proc/self/task").iterdir():
+        status = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines())
+        if status["Name"] == "codl metronome":
+            found[int(task.name)] = int(status["voluntary_ctxt_switches"])
+    return found
+
+
+def places(threads: Iterable[int]) -> list[set[int]]:
+    return sorted((os.sched_getaffinity(thread) for thread in threads), key=min)
+
+
+def beats(module: CoModule, plan: int) -> list[int]:
+    """Of each metronome in this process, while the plan runs for a tenth of a second."""
+    module.fix_plan(plan)
+    module.run()
+    time.sleep(0.1)
+    before = metronomes()
+    end = time.monotonic() + 0.1
+    while time.monotonic() < end:
+        module.benchmark(100, 1)
+    return [slept - before[thread] for thread, slept in metronomes().items()]
+
+
+def test_turns_are_short_while_a_plan_for_a_busy_cpu_runs(loaded: tvm.runtime.Module) -> None:
+    gc.collect()
+    others = metronomes().keys()
+    module = CoModule(loaded, tvm.cpu())
+    cores = os.sched_getaffinity(0)  # a run of an earlier test may have left this thread on more
+    module.set_inputs({"x": sample()})
+    made = metronomes().keys() - others
+    wait_until(lambda: places(made) == [{core} for core in sorted(cores)], "one metronome on each core")
+    assert sorted(beats(module, 1))[-len(made)] > 5
+    # Other plans, and a library that does not run, leave the cores alone.
+    assert max(beats(module, 0)) <= 1 and max(beats(module, 2)) <= 1
+    module.apply(Settings(cpu_cores=(max(cores),)))
+    kept = metronomes().keys() - others
+    wait_until(lambda: places(kept) == [{max(cores)}], "one metronome on the core that was chosen")
+    del module
+    assert metronomes().keys() == others
+
+
 def test_competing_threads_end_when_they_are_told_and_with_their_module(opencl: None) -> None:
     compete = tvm.get_global_func("codl.compete")
 
@@ -140,9 +188,11 @@ def test_a_timeline_tells_of_switches_once(loaded: tvm.runtime.Module) -> None:
 def test_a_library_of_one_plan_has_nothing_to_choose(tmp_path: Path) -> None:
     split, _ = convolutions(6, 4, 3, 4)
     path = build(split, tvm.target.Target("llvm"), tvm.target.Target("opencl")).export(tmp_path / "one.so")
+    before = metronomes().keys()
     module = CoModule(tvm.runtime.load_module(str(path)), tvm.cpu())
     module.run({"x": sample()})
     assert (module.adaptation.plan, module.adaptation.switches, module.plan_name(0)) == (0, (), "")
+    assert metronomes().keys() == before
 
 
 TWO: dict[str, Any] = {

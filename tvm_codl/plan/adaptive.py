@@ -40,15 +40,16 @@ class PhoneState(msgspec.Struct, frozen=True):
     windows: int = MOST_WINDOWS
 
 
-#: A process that competes for the CPU's cores gets half of them.  The CPU's thread then sleeps where it waits; it is woken
-#: at once as a rule, but in one to three of ten times when the other one's turn of 3 to 4 ms is over.  The GPU, which then
-#: waits for the CPU's part, loses the less the fewer the meetings are and the earlier the CPU's part would have been
-#: done; at the end nothing makes up for it.  Who waits for the GPU's end may do so on any core.  A GPU that gets too hot typically halves its clock.
+#: A process that competes for the CPU's cores gets half of them, in turns of half a millisecond (the co-executor's
+#: metronome).  The CPU's thread sleeps where it waits, and the GPU then waits for what is left of the other one's turn: it
+#: loses the less the fewer the meetings are and the earlier the CPU's part would have been done; at the end nothing makes
+#: up for it.  Where the kernel's turns stay those of its clock, 4 ms, few meetings are best.  Who waits for the GPU's end
+#: may do so on any core.  A GPU that gets too hot typically halves its clock.
 STATES = (
-    PhoneState("cpu busy", "cpu busy", cpu=2.2, wait_ms=0.2, end_ms=1.0, windows=8),
-    PhoneState("cpu busier", "cpu busy", cpu=2.5, wait_ms=0.3, end_ms=1.0, windows=8),
-    PhoneState("cpu busy, few meetings", "cpu busy", cpu=2.0, wait_ms=0.6, end_ms=2.0, windows=8),
-    PhoneState("cpu busy, fewest meetings", "cpu busy", cpu=2.0, wait_ms=1.2, end_ms=3.0, windows=8),
+    PhoneState("cpu busy", "cpu busy", cpu=2.2, wait_ms=0.1, end_ms=0.1, windows=8),
+    PhoneState("cpu busier", "cpu busy", cpu=2.5, wait_ms=0.1, end_ms=0.1, windows=8),
+    PhoneState("cpu busy, few meetings", "cpu busy", cpu=2.2, wait_ms=0.2, end_ms=0.3, windows=8),
+    PhoneState("cpu busy, fewest meetings", "cpu busy", cpu=2.0, wait_ms=0.6, end_ms=2.0, windows=8),
     PhoneState("gpu throttled", "gpu throttled", gpu=2.0),
 )
 

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "json.h"
+#include "roaming.h"
 #include "run_delay.h"
 
 namespace tvm_codl {
@@ -42,6 +43,19 @@ Alternatives::Alternatives(const std::vector<PlannedProgram>& plans, const std::
     names_.push_back(plan.name);
   }
   SpinUs(executors_.front()->spin_us);
+  KeepTime();
+}
+
+// A metronome on the CPU's cores, which are this thread's where none were chosen.
+void Alternatives::KeepTime() {
+  if (std::find(states_.begin(), states_.end(), State::kCpuBusy) == states_.end()) return;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  ReturnToCpu();
+  if (cores_.empty()) sched_getaffinity(0, sizeof(cores), &cores);
+  for (int core : cores_) CPU_SET(static_cast<size_t>(core), &cores);
+  metronome_.reset();
+  metronome_ = std::make_unique<Metronome>(cores);
 }
 
 void Alternatives::SpinUs(int us) {
@@ -65,6 +79,7 @@ Executor& Alternatives::Next() {
 
 void Alternatives::RunOnce() {
   Executor& next = Next();
+  const Metronome::Scope beats(states_[static_cast<size_t>(ran_)] == State::kCpuBusy ? metronome_.get() : nullptr);
   const int64_t start = HostNow(), delayed = RunDelay();
   next.Run();
   const double ms = static_cast<double>(HostNow() - start) / 1e6;
@@ -120,7 +135,10 @@ std::string Alternatives::Timeline() {
 }
 
 void Alternatives::ChooseCpu(int threads, const std::vector<int>& cores) {
+  std::lock_guard<std::mutex> lock(running_);
   for (auto& executor : executors_) executor->ChooseCpu(threads, cores);
+  cores_ = cores;
+  KeepTime();
 }
 
 void Alternatives::FlushEvery(int commands) {

@@ -9,6 +9,7 @@
 
 #include "adapt.h"
 #include "executor.h"
+#include "metronome.h"
 #include "plans.h"
 
 namespace tvm_codl {
@@ -51,10 +52,13 @@ class Alternatives {
  private:
   void RunOnce();
   Executor& Next();
+  void KeepTime();
 
   Executors executors_;
   std::vector<std::string> names_;
   std::vector<State> states_;
+  std::vector<int> cores_;                // those that were chosen for the CPU
+  std::unique_ptr<Metronome> metronome_;  // where a plan is for a busy CPU
   Choice choice_;
   int fixed_ = kAdapt;
   int ran_ = 0;
