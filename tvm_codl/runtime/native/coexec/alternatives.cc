@@ -68,6 +68,10 @@ void Alternatives::SpinUs(int us) {
   }
 }
 
+Metronome* Alternatives::metronome() const {
+  return states_[static_cast<size_t>(ran_)] == State::kCpuBusy ? metronome_.get() : nullptr;
+}
+
 // The executor of the next run, which has the inputs that the last one had.
 Executor& Alternatives::Next() {
   const int plan = fixed_ == kAdapt ? choice_.plan() : fixed_;
@@ -79,7 +83,7 @@ Executor& Alternatives::Next() {
 
 void Alternatives::RunOnce() {
   Executor& next = Next();
-  const Metronome::Scope beats(states_[static_cast<size_t>(ran_)] == State::kCpuBusy ? metronome_.get() : nullptr);
+  const Metronome::Scope beats(metronome());
   const int64_t start = HostNow(), delayed = RunDelay();
   next.Run();
   const double ms = static_cast<double>(HostNow() - start) / 1e6;
@@ -117,6 +121,7 @@ std::vector<double> Alternatives::Benchmark(int number, int repeat) {
 std::string Alternatives::Timeline() {
   std::lock_guard<std::mutex> lock(running_);
   Executor& next = Next();
+  const Metronome::Scope beats(metronome());
   std::string events = Json(next.program(), next.Timeline());
   const int64_t last = choice_.switches();
   for (int64_t i = std::max(told_, last - static_cast<int64_t>(Choice::kRemembered)); i < last; ++i) {

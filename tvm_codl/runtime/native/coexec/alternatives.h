@@ -53,6 +53,8 @@ class Alternatives {
   void RunOnce();
   Executor& Next();
   void KeepTime();
+  // For the plan that runs.
+  Metronome* metronome() const;
 
   Executors executors_;
   std::vector<std::string> names_;
