@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <system_error>
+
 namespace tvm_codl {
 
 Metronome::Metronome(const cpu_set_t& cores) {
@@ -9,7 +11,11 @@ Metronome::Metronome(const cpu_set_t& cores) {
   threads_.reserve(kMostCores);
   for (size_t core = 0; core < CPU_SETSIZE; ++core) {
     if (!CPU_ISSET(core, &cores)) continue;
-    threads_.emplace_back([this, core] { Beat(core); });
+    try {
+      threads_.emplace_back([this, core] { Beat(core); });
+    } catch (const std::system_error&) {
+      return;  // no more threads for this process: its runs take the kernel's turns
+    }
     pthread_setname_np(threads_.back().native_handle(), "codl metronome");
   }
 }
