@@ -43,17 +43,17 @@ Alternatives::Alternatives(const std::vector<PlannedProgram>& plans, const std::
     names_.push_back(plan.name);
   }
   SpinUs(executors_.front()->spin_us);
-  KeepTime();
+  KeepTime({});
 }
 
 // A metronome on the CPU's cores, which are this thread's where none were chosen.
-void Alternatives::KeepTime() {
+void Alternatives::KeepTime(const std::vector<int>& chosen) {
   if (std::find(states_.begin(), states_.end(), State::kCpuBusy) == states_.end()) return;
   cpu_set_t cores;
   CPU_ZERO(&cores);
   ReturnToCpu();
-  if (cores_.empty()) sched_getaffinity(0, sizeof(cores), &cores);
-  for (int core : cores_) CPU_SET(static_cast<size_t>(core), &cores);
+  if (chosen.empty()) sched_getaffinity(0, sizeof(cores), &cores);
+  for (int core : chosen) CPU_SET(static_cast<size_t>(core), &cores);
   metronome_.reset();
   metronome_ = std::make_unique<Metronome>(cores);
 }
@@ -142,8 +142,7 @@ std::string Alternatives::Timeline() {
 void Alternatives::ChooseCpu(int threads, const std::vector<int>& cores) {
   std::lock_guard<std::mutex> lock(running_);
   for (auto& executor : executors_) executor->ChooseCpu(threads, cores);
-  cores_ = cores;
-  KeepTime();
+  KeepTime(cores);
 }
 
 void Alternatives::FlushEvery(int commands) {

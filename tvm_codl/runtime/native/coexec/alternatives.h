@@ -52,14 +52,13 @@ class Alternatives {
  private:
   void RunOnce();
   Executor& Next();
-  void KeepTime();
+  void KeepTime(const std::vector<int>& chosen);
   // For the plan that runs.
   Metronome* metronome() const;
 
   Executors executors_;
   std::vector<std::string> names_;
   std::vector<State> states_;
-  std::vector<int> cores_;                // those that were chosen for the CPU
   std::unique_ptr<Metronome> metronome_;  // where a plan is for a busy CPU
   Choice choice_;
   int fixed_ = kAdapt;
