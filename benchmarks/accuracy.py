@@ -30,15 +30,15 @@ from tvm_codl.cost.held_out import hold_out
 from tvm_codl.cost.training import choose
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.load import load_model
+from tvm_codl.kernels.toolchain import toolchain
+from tvm_codl.kernels.tuned_records import used
 from tvm_codl.measure.probe import Probe, split_probes, whole_probes
+from tvm_codl.measure.workflow import Prepared, measuring, prepare
 from tvm_codl.plan.candidates import preferred_cuts
 from tvm_codl.plan.plan import Placement
 from tvm_codl.records.exchange import merge
 from tvm_codl.records.store import RecordStore
 from tvm_codl.report import evaluation as report
-from tvm_codl.targets import toolchain
-from tvm_codl.tiling.tuned import used
-from tvm_codl.workflow import Prepared, measuring, prepare
 
 COLUMNS = ("IH", "IW", "IC", "OC", "KH", "KW", "SH", "SW", "DH", "DW")
 

@@ -26,15 +26,15 @@ import numpy as np
 
 from tvm_codl.cli.options import measuring_options
 from tvm_codl.cli.output import print_json, talk
+from tvm_codl.device.connect import connect
 from tvm_codl.device.cores import halves
-from tvm_codl.device.reach import connect
 from tvm_codl.frontend.load import load_model
-from tvm_codl.interleave import calm_down
 from tvm_codl.measure.budget import Budget
+from tvm_codl.measure.interleave import calm_down
+from tvm_codl.measure.workflow import build_adaptive_library, learn, look_when_busy, open_library, prepare
 from tvm_codl.plan.adaptive import adaptive_plans
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.runtime.comodule import CoModule
-from tvm_codl.workflow import build_adaptive_library, learn, look_when_busy, open_library, prepare
 
 COMPETITOR = """
 import os, sys

@@ -27,12 +27,12 @@ import numpy as np
 from tvm import autotvm
 from tvm.autotvm.measure import MeasureInput, create_measure_batch
 
-from tvm_codl.device import opencl
-from tvm_codl.device.local import local_phone
-from tvm_codl.device.reach import connect
-from tvm_codl.measure.kernels.build import BatchBuilder
-from tvm_codl.measure.kernels.run import BatchRunner
-from tvm_codl.schedule import cpu_target, gpu_target
+from tvm_codl.device.connect import connect
+from tvm_codl.device.reference.local import local_phone
+from tvm_codl.kernels.register import cpu_target, gpu_target
+from tvm_codl.kernels.tuner.builder import BatchBuilder
+from tvm_codl.kernels.tuner.runner import BatchRunner
+from tvm_codl.runtime import opencl
 
 # input channels, output channels, height = width, window, stride, padding
 SHAPES = {

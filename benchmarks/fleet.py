@@ -32,16 +32,17 @@ from tvm import tir
 from tvm_codl.build.library import Library, build_dataflow
 from tvm_codl.device.ask_tracker import tracker_summary
 from tvm_codl.device.cores import phone_environment
-from tvm_codl.device.serve import LOOPBACK, command
+from tvm_codl.device.reference.serve import LOOPBACK, command
 from tvm_codl.device.shelf import Shelf
 from tvm_codl.device.spec import Tracker
 from tvm_codl.errors import DeviceError
 from tvm_codl.frontend.load import load_model
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import axes
+from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.measure import libraries
 from tvm_codl.measure.batch import probe_dataflow
-from tvm_codl.measure.fleet import Fleet
+from tvm_codl.measure.phone_pool import Fleet
 from tvm_codl.measure.probe import Probe, split_probes, whole_probes
 from tvm_codl.measure.session import Session
 from tvm_codl.measure.settings import Settings
@@ -49,7 +50,6 @@ from tvm_codl.plan.candidates import legal_cuts
 from tvm_codl.plan.plan import Placement
 from tvm_codl.records.store import RecordStore
 from tvm_codl.relay.extract import extract
-from tvm_codl.targets import toolchain
 
 STAND_IN = (
     "every CPU kernel waits for a fixed time instead of computing; servers, tracker, sessions and uploads are real"
@@ -103,7 +103,7 @@ def shelf(phones: int, folder: Path) -> Iterator[Tracker]:
         with socket.create_server((LOOPBACK, 0)) as listener:
             where = Tracker(LOOPBACK, int(listener.getsockname()[1]), KEY)
             number = listener.fileno()
-            start([sys.executable, "-m", "tvm_codl.device.tracker", str(number), str(os.getpid())], (number,))
+            start([sys.executable, "-m", "tvm_codl.device.reference.tracker", str(number), str(os.getpid())], (number,))
         for _ in range(phones):
             start(command(port=0, key=KEY, tracker=f"{where.host}:{where.port}", parent=os.getpid()))
         free(where, phones)

@@ -29,20 +29,20 @@ from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cost.model import CostModel, samples_of
 from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.frontend.load import load_model
-from tvm_codl.interleave import interleaved
+from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.guided import grid_placements, grid_probes, predicted
+from tvm_codl.measure.interleave import interleaved
 from tvm_codl.measure.sharing import measure_sharing
+from tvm_codl.measure.workflow import Prepared, libraries_for, measure_grid, measure_network, open_library, prepare
 from tvm_codl.plan.candidates import Candidate, candidates
-from tvm_codl.plan.explain import uniform_plan
 from tvm_codl.plan.files import dump_plan, load_plan
 from tvm_codl.plan.plan import Placement, Plan
+from tvm_codl.plan.reasons import uniform_plan
 from tvm_codl.plan.search import search
 from tvm_codl.records.record import Record
 from tvm_codl.records.store import RecordStore
 from tvm_codl.report.statistics import Statistics
-from tvm_codl.targets import toolchain
-from tvm_codl.workflow import Prepared, libraries_for, measure_grid, measure_network, open_library, prepare
 
 RESAMPLES = 2000
 

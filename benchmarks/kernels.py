@@ -20,10 +20,9 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
-from tvm_codl.device import opencl
-from tvm_codl.runtime import plugin
-from tvm_codl.schedule import cpu_target, gpu_target
-from tvm_codl.schedule.transfer import scheduled
+from tvm_codl.kernels.register import cpu_target, gpu_target
+from tvm_codl.kernels.transfer import scheduled
+from tvm_codl.runtime import opencl, plugin
 
 # name: input channels, output channels, height = width, window, stride, padding, groups
 SHAPES = {

@@ -23,23 +23,23 @@ import click
 import msgspec
 import numpy as np
 
-from tvm_codl.bench import TOLERANCE, Operators, errors
 from tvm_codl.cli.options import json_option, measuring_options, phone_options
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.errors import CheckFailed, CodlError, UserError
 from tvm_codl.frontend.load import load_model
 from tvm_codl.frontend.reference import reference_outputs
-from tvm_codl.interleave import RUNS, calm_down, rounds
+from tvm_codl.kernels.toolchain import Toolchain, toolchain
+from tvm_codl.measure.bench import TOLERANCE, Operators, errors
 from tvm_codl.measure.budget import Budget
-from tvm_codl.plan.comparators import COMPARATORS
-from tvm_codl.plan.contenders import uniform
+from tvm_codl.measure.interleave import RUNS, calm_down, rounds
+from tvm_codl.measure.workflow import Prepared, learn, libraries_for, open_library, prepare, second_look, shortlist
+from tvm_codl.plan.baselines.uniform_ratio import COMPARATORS
 from tvm_codl.plan.files import dump_plan
 from tvm_codl.plan.plan import Plan
+from tvm_codl.plan.shortlist import uniform
 from tvm_codl.report.planners import OURS, TITLES, Planners, Variant, markdown, summary
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.runtime.comodule import CoModule
-from tvm_codl.targets import Toolchain, toolchain
-from tvm_codl.workflow import Prepared, learn, libraries_for, open_library, prepare, second_look, shortlist
 
 #: Rounds of a slow network: as many as take this long for one variant, and this many at least.
 SECONDS, FEWEST = 20.0, 8

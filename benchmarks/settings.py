@@ -18,14 +18,14 @@ import click
 import numpy as np
 
 from tvm_codl.cli.options import named_plan
-from tvm_codl.device.reach import connect
+from tvm_codl.device.connect import connect
 from tvm_codl.frontend.load import load_model
+from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.measure.choices import ratio, varied
+from tvm_codl.measure.settings_search import Bench
+from tvm_codl.measure.workflow import Prepared, prepare
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
-from tvm_codl.plan.settings import DEFAULT, Settings
-from tvm_codl.settling import Bench
-from tvm_codl.targets import toolchain
-from tvm_codl.workflow import Prepared, prepare
+from tvm_codl.records.settings import DEFAULT, Settings
 
 
 def halves(prepared: Prepared) -> Plan:

@@ -20,12 +20,12 @@ import tvm
 from tvm import autotvm
 from tvm.autotvm.measure import MeasureInput, create_measure_batch
 
-from tvm_codl.device.reach import connect
-from tvm_codl.measure.kernels.build import BatchBuilder
-from tvm_codl.measure.kernels.run import BatchRunner
-from tvm_codl.schedule import cpu_target, gpu_target
-from tvm_codl.schedule.conv2d import TASK
-from tvm_codl.schedule.transfer import SHIPPED, read_records, scheduled
+from tvm_codl.device.connect import connect
+from tvm_codl.kernels.register import cpu_target, gpu_target
+from tvm_codl.kernels.schedules.conv2d import TASK
+from tvm_codl.kernels.transfer import SHIPPED, read_records, scheduled
+from tvm_codl.kernels.tuner.builder import BatchBuilder
+from tvm_codl.kernels.tuner.runner import BatchRunner
 
 ROUNDS = 5
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tvm_codl.device import opencl
+from tvm_codl.runtime import opencl
 
 
 def main() -> None:

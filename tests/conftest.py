@@ -19,7 +19,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 @pytest.fixture(scope="session")
 def opencl() -> None:
     """OpenCL and the native plugin, in this process.  The GPU's worker gets the last core, as on the reference phone."""
-    from tvm_codl.device import opencl as found
+    from tvm_codl.runtime import opencl as found
     from tvm_codl.runtime import plugin
 
     os.environ.update(found.environment())

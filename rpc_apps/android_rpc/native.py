@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from rpc_apps.android_rpc.tvm4j import HERE, java_tool, run
-from tvm_codl.platforms import platform
 from tvm_codl.runtime.compile import tool, tvm_root
+from tvm_codl.runtime.platforms import platform
 
 SOURCES = HERE / "app/src/main/cpp"
 LIBRARY = "libtvm4j_runtime_packed.so"
 
 
 def build_native(folder: Path, name: str = "android-arm64", runtime: Path | None = None) -> Path:
-    """The library for a platform of :mod:`tvm_codl.platforms`; for ``host`` it is what the tests run in a JVM.
+    """The library for a platform of :mod:`tvm_codl.runtime.platforms`; for ``host`` it is what the tests run in a JVM.
 
     ``runtime`` is ``libtvm_phone_runtime.a``, where it was built before.  Raises :class:`UserError` where there is no NDK
     to build with, or with the compiler's own words.

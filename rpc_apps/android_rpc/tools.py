@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 
 from rpc_apps.android_rpc.tvm4j import HERE, java_tool
-from tvm_codl.device.opencl import cache_dir
 from tvm_codl.errors import UserError
+from tvm_codl.paths import cache_dir
 
 INSTALL = "docker/install/app.sh, or an SDK of Android Studio in ANDROID_HOME"
 DX = "com.android.dx.command.Main"

@@ -24,8 +24,8 @@ import tvm_codl as codl
 from tests.phone.servers import Server, gone, phone_server, tvm_process, wait_until
 from tests.unit.frontend.onnx_models import save
 from tvm_codl.device.ask_tracker import tracker_summary
-from tvm_codl.plan.explain import uniform_plan
 from tvm_codl.plan.files import plan_json
+from tvm_codl.plan.reasons import uniform_plan
 
 LIMIT_S = 30.0  # a hang, not a slow machine
 
@@ -266,7 +266,9 @@ def test_a_local_phone_that_is_killed_in_the_middle_of_measuring(tvm_codl_line: 
 
     def sessions() -> list[psutil.Process]:
         servers = [
-            c for c in psutil.Process(process.pid).children() if "tvm_codl.device.server" in " ".join(c.cmdline())
+            c
+            for c in psutil.Process(process.pid).children()
+            if "tvm_codl.device.reference.server" in " ".join(c.cmdline())
         ]
         return [session for server in servers for session in server.children()]
 

@@ -13,15 +13,15 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 import tvm_codl as codl
-from tvm_codl.bench import bench
 from tvm_codl.frontend.reference import reference_outputs
+from tvm_codl.kernels.toolchain import toolchain
+from tvm_codl.measure.bench import bench
+from tvm_codl.measure.workflow import Prepared, library_for
 from tvm_codl.plan.candidates import legal_cuts
 from tvm_codl.plan.plan import PlannedOperator
 from tvm_codl.records.store import RecordStore
 from tvm_codl.report.timeline import read_events
 from tvm_codl.report.trace import write_trace
-from tvm_codl.targets import toolchain
-from tvm_codl.workflow import Prepared, library_for
 
 FIELDS = {  # DESIGN, conventions: what `bench --json` prints
     "cpu_ms", "gpu_ms", "coexec_ms", "best_single_ms", "speedup", "ideal_ms", "efficiency", "predicted_ms", "overlap",

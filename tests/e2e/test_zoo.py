@@ -13,10 +13,10 @@ import pytest
 
 import tvm_codl as codl
 from tests.e2e.by_hand import every_operator_split
-from tvm_codl.bench import TOLERANCE, errors
 from tvm_codl.frontend import zoo
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.frontend.zoo import resnet18, resnet50
+from tvm_codl.measure.bench import TOLERANCE, errors
 
 SMALL: dict[str, Callable[[], onnx.ModelProto] | None] = {
     "resnet18": resnet18.build,

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from tvm_codl.platforms import ANDROID_TRIPLE, LINUX_TRIPLE
+from tvm_codl.runtime.platforms import ANDROID_TRIPLE, LINUX_TRIPLE
 
 #: What LLVM's code for a model may call.
 MATH = tuple(

@@ -19,7 +19,7 @@ SERVER = """#!{python}
 import os, sys
 from tvm_codl.device.cores import phone_environment
 words = [word.replace("127.0.0.1", "127.0.0.2") for word in sys.argv[1:]]
-line = [sys.executable, "-m", "tvm_codl.device.server", *words]
+line = [sys.executable, "-m", "tvm_codl.device.reference.server", *words]
 os.execve(line[0], line, {{**os.environ, **phone_environment()}})
 """
 
@@ -45,7 +45,7 @@ def adb(phone: Phone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(server.port))
         monkeypatch.delenv("ANDROID_ADB_SERVER_HOST", raising=False)
         monkeypatch.delenv("ANDROID_SERIAL", raising=False)
-        monkeypatch.setattr("tvm_codl.device.adb_forward._folder", lambda: tmp_path / "forwards")
+        monkeypatch.setattr("tvm_codl.device.adb.forward._folder", lambda: tmp_path / "forwards")
         yield server
 
 

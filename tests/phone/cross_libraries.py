@@ -11,7 +11,7 @@ from tvm import relay
 from tests.runtime.partitions import Network, answer
 from tvm_codl.build.library import build
 from tvm_codl.device.generic import generic_profile
-from tvm_codl.targets import toolchain
+from tvm_codl.kernels.toolchain import toolchain
 
 EXTENT, CHANNELS, ROW = 8, 16, 3
 SHAPE = (1, EXTENT, EXTENT, CHANNELS)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.phone.servers import Server
-from tvm_codl.device.opencl import cache_dir
-from tvm_codl.platforms import LINUX_TRIPLE, platform
+from tvm_codl.paths import cache_dir
+from tvm_codl.runtime.platforms import LINUX_TRIPLE, platform
 
 #: The phone's file system, with an OpenCL that PoCL serves: docker/install/arm64_opencl.sh unpacks it.
 FILES = Path(os.environ.get("CODL_ARM64_SYSROOT") or cache_dir() / "arm64-sysroot")

@@ -17,7 +17,7 @@ from tvm.rpc import base
 
 from tests.phone.servers import Server
 from tvm_codl.device.cores import phone_environment
-from tvm_codl.platforms import platform
+from tvm_codl.runtime.platforms import platform
 from tvm_codl.runtime.server_build import compile_server
 
 MAGIC = struct.pack("<i", base.RPC_MAGIC)

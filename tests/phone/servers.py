@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from tvm_codl.device.cores import phone_environment
-from tvm_codl.device.serve import command
+from tvm_codl.device.reference.serve import command
 
 START_S = 30.0
 

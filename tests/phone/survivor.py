@@ -15,11 +15,12 @@ import tvm
 from tvm import tir
 
 from tvm_codl.build.library import Library
-from tvm_codl.device.reach import connect
+from tvm_codl.device.connect import connect
 from tvm_codl.device.spec import Spec, Tracker
 from tvm_codl.frontend.load import load_model
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import axes
+from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.measure.batch import build_batch
 from tvm_codl.measure.probe import Probe, split_probes, whole_probes
 from tvm_codl.measure.session import Session
@@ -27,7 +28,6 @@ from tvm_codl.measure.settings import Settings
 from tvm_codl.plan.plan import Placement
 from tvm_codl.records.store import RecordStore
 from tvm_codl.relay.extract import extract
-from tvm_codl.targets import toolchain
 
 #: Many samples, so that a session lasts long enough to be killed in the middle; and no alarm for drift, whoever else runs
 #: on this machine, so that each candidate is measured once.

@@ -17,7 +17,7 @@ from rpc_apps.android_rpc.build_apk import build_apk, link_resources
 from tests.phone.app import compiled_server, export_library, java_server, use
 from tests.phone.servers import tvm_process
 from tvm_codl.errors import UserError
-from tvm_codl.platforms import NDK_COMPILER, NDK_FOLDERS, platform
+from tvm_codl.runtime.platforms import NDK_COMPILER, NDK_FOLDERS, platform
 
 TESTS = tvm4j.HERE / "app/src/test"
 STANDINS = tvm4j.HERE / "app/src/standins/java"

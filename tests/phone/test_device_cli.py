@@ -14,7 +14,7 @@ from tests.phone.servers import tvm_process
 from tests.phone.stand_in_adb import StandInAdb
 from tests.phone.stand_in_phone import Phone
 from tvm_codl.device import cpu
-from tvm_codl.device.adb import AdbServer
+from tvm_codl.device.adb.connection import AdbServer
 from tvm_codl.errors import DeviceError
 
 
@@ -202,7 +202,7 @@ def test_shell_check(
     libraries = tmp_path / "libraries"
     libraries.mkdir()
     (libraries / "libOpenCL-pixel.so").touch()
-    monkeypatch.setattr("tvm_codl.device.adb_check.PIXEL", str(libraries / "libOpenCL-pixel.so"))
+    monkeypatch.setattr("tvm_codl.device.adb.check.PIXEL", str(libraries / "libOpenCL-pixel.so"))
     code, out, _ = cli("shell-check", "--folder", folder)
     assert code == 0 and "note  libOpenCL.so" in out and "libOpenCL-pixel.so, which the runtime cannot use" in out
     (libraries / "libOpenCL.so").touch()

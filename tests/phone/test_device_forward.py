@@ -15,9 +15,9 @@ import pytest
 from tests.phone.device_commands import Cli, forwarding, free_port
 from tests.phone.stand_in_adb import StandInAdb
 from tests.phone.stand_in_phone import Phone
-from tvm_codl.device.adb import AdbServer
-from tvm_codl.device.adb_forward import Forwarding, Mapping
-from tvm_codl.device.adb_server import start_again
+from tvm_codl.device.adb.connection import AdbServer
+from tvm_codl.device.adb.forward import Forwarding, Mapping
+from tvm_codl.device.adb.server import start_again
 
 
 def test_forward_is_taken_down_on_interrupt_and_what_a_kill_left_by_remove(

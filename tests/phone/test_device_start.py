@@ -15,10 +15,10 @@ from tests.phone.stand_in_adb import StandInAdb
 from tests.phone.stand_in_phone import Phone
 from tvm_codl.cli.device import next_command
 from tvm_codl.device import cpu
-from tvm_codl.device.adb import AdbServer
-from tvm_codl.device.adb_forward import Forwarding, Mapping
-from tvm_codl.device.adb_server import Serving
-from tvm_codl.device.reach import connect
+from tvm_codl.device.adb.connection import AdbServer
+from tvm_codl.device.adb.forward import Forwarding, Mapping
+from tvm_codl.device.adb.server import Serving
+from tvm_codl.device.connect import connect
 from tvm_codl.device.spec import Proxy, Tracker
 
 

@@ -16,12 +16,12 @@ from tests.phone import android_stubs
 from tests.phone.cross_libraries import cross_library, sample, wanted
 from tests.phone.emulated import emulated_phone, missing, opencl_missing
 from tests.phone.servers import Server, tvm_process, wait_until
-from tvm_codl.device.reach import Phone, connect
+from tvm_codl.device.connect import Phone, connect
 from tvm_codl.device.spec import Direct, Proxy, Spec, Tracker
 from tvm_codl.errors import DeviceError
-from tvm_codl.platforms import NDK_COMPILER
+from tvm_codl.measure.workflow import open_library
 from tvm_codl.runtime.comodule import CoModule
-from tvm_codl.workflow import open_library
+from tvm_codl.runtime.platforms import NDK_COMPILER
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 needs_opencl = pytest.mark.skipif(bool(opencl_missing()), reason=opencl_missing())

@@ -16,12 +16,12 @@ from tests.e2e.by_hand import every_operator_split
 from tests.phone.emulated import emulated_phone, opencl_missing
 from tests.runtime.partitions import answer
 from tvm_codl.build.library import linker
-from tvm_codl.device.reach import connect
+from tvm_codl.device.connect import connect
 from tvm_codl.device.spec import Direct
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.measure.choices import offered
-from tvm_codl.plan.settings import Settings
-from tvm_codl.platforms import platform
+from tvm_codl.records.settings import Settings
+from tvm_codl.runtime.platforms import platform
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(opencl_missing()), reason=opencl_missing())]
 

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from tvm_codl.device.connect import connect
 from tvm_codl.device.cores import phone_environment
-from tvm_codl.device.reach import connect
 
 #: Asks through pyopencl, not through our own calls.
 ASK = """

@@ -16,7 +16,7 @@ import pytest
 from tests.phone.far_network import FarNetwork, Host, far_network, unavailable
 from tests.phone.servers import wait_until
 from tvm_codl.device.cores import phone_environment
-from tvm_codl.device.serve import command
+from tvm_codl.device.reference.serve import command
 from tvm_codl.records.store import RecordStore
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tvm.rpc import base
 
 from tvm_codl.device.handshake import Refused, welcome
-from tvm_codl.platforms import platform
+from tvm_codl.runtime.platforms import platform
 from tvm_codl.runtime.server_build import SOURCES
 
 RUNS = 200_000

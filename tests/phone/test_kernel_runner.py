@@ -12,14 +12,14 @@ from tvm import autotvm
 from tvm.autotvm.measure import MeasureErrorNo
 
 from tests.runtime.kernel_tasks import DEEDS, conv_task, first_legal, inputs_of
-from tvm_codl.device.local import local_phone
-from tvm_codl.device.reach import connect
-from tvm_codl.measure.kernels.build import BatchBuilder
-from tvm_codl.measure.kernels.run import BatchRunner, gpu_limits
-from tvm_codl.measure.kernels.trials import Trials
-from tvm_codl.measure.kernels.tune import KernelTuner, Settings
-from tvm_codl.schedule import cpu_target, gpu_target
-from tvm_codl.schedule.transfer import scheduled
+from tvm_codl.device.connect import connect
+from tvm_codl.device.reference.local import local_phone
+from tvm_codl.kernels.register import cpu_target, gpu_target
+from tvm_codl.kernels.transfer import scheduled
+from tvm_codl.kernels.tuner.builder import BatchBuilder
+from tvm_codl.kernels.tuner.runner import BatchRunner, gpu_limits
+from tvm_codl.kernels.tuner.trials import Trials
+from tvm_codl.kernels.tuner.tune import KernelTuner, Settings
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def measured(task: Any, runner: BatchRunner, indices: list[int]) -> list[Any]:
 def session_of(phone: Any) -> psutil.Process:
     """The process behind an open session of a local phone."""
     for child in psutil.Process().children(recursive=True):
-        if "tvm_codl.device.server" in " ".join(child.cmdline()) and not child.children():
+        if "tvm_codl.device.reference.server" in " ".join(child.cmdline()) and not child.children():
             return child
     raise AssertionError("no session")
 

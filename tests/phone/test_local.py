@@ -16,13 +16,13 @@ import pytest
 
 from tests.phone.servers import gone, wait_until
 from tvm_codl.device.ask_tracker import tracker_summary
-from tvm_codl.device.local import local_phone
-from tvm_codl.device.reach import connect
+from tvm_codl.device.connect import connect
+from tvm_codl.device.reference.local import local_phone
 from tvm_codl.errors import DeviceError
 
 CLIENT = """
 import json, psutil, sys, time
-from tvm_codl.device.reach import connect
+from tvm_codl.device.connect import connect
 with connect() as phone:
     pids = [c.pid for c in psutil.Process().children(recursive=True)]
     print(json.dumps(pids), flush=True)
@@ -85,7 +85,7 @@ def test_phone_that_dies_in_the_middle() -> None:
     with pytest.raises(DeviceError, match="went away"), connect() as phone:
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):  # another test's, which ends just now
-                if "tvm_codl.device.server" in " ".join(child.cmdline()):
+                if "tvm_codl.device.reference.server" in " ".join(child.cmdline()):
                     child.kill()
         phone.remote.get_function("codl.profile")()
 

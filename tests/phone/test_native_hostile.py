@@ -19,8 +19,8 @@ from tvm.rpc import base
 
 from tests.phone.native_servers import MAGIC, held_bytes, hello, native_server, shaken
 from tests.phone.servers import Server, wait_until
+from tvm_codl.device.connect import connect
 from tvm_codl.device.handshake import Refused, read_number, read_text, send_text
-from tvm_codl.device.reach import connect
 from tvm_codl.device.spec import Direct
 from tvm_codl.errors import DeviceError
 

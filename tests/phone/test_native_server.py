@@ -24,17 +24,17 @@ from tests.phone.survivor import measuring, probes
 from tests.runtime.partitions import answer, convolutions
 from tvm_codl.build.library import build
 from tvm_codl.device import same_build
+from tvm_codl.device.connect import Phone, connect
 from tvm_codl.device.cores import phone_environment
 from tvm_codl.device.profile import DeviceProfile
-from tvm_codl.device.reach import Phone, connect
 from tvm_codl.device.spec import Direct, Proxy, Tracker
 from tvm_codl.errors import DeviceError
+from tvm_codl.kernels.target import vector_lanes
+from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.measure.settings import Settings
 from tvm_codl.records.store import RecordStore
 from tvm_codl.runtime.comodule import CoModule
 from tvm_codl.runtime.server_build import build_id, coexec_id, compile_server
-from tvm_codl.schedule.target import vector_lanes
-from tvm_codl.targets import toolchain
 
 
 @pytest.fixture(scope="module")

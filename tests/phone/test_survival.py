@@ -16,11 +16,11 @@ import pytest
 
 from tests.phone.servers import phone_server, tvm_process, wait_until
 from tests.phone.survivor import SLOW, measuring, poisoned, probes, session
-from tvm_codl.device.reach import connect
+from tvm_codl.device.connect import connect
 from tvm_codl.device.shelf import Shelf
 from tvm_codl.device.spec import Tracker
 from tvm_codl.measure import journal, libraries
-from tvm_codl.measure.fleet import Fleet
+from tvm_codl.measure.phone_pool import Fleet
 from tvm_codl.records.record import Record
 from tvm_codl.records.store import RecordStore
 
@@ -74,7 +74,7 @@ def own(name: str) -> list[psutil.Process]:
 def test_kill_of_the_local_phones_server(tmp_path: Path) -> None:
     path = tmp_path / "records.sqlite"
     with measuring(path) as running:
-        thread, before = kill_in_the_middle(path, lambda: own("tvm_codl.device.server")[0].kill())
+        thread, before = kill_in_the_middle(path, lambda: own("tvm_codl.device.reference.server")[0].kill())
         records = running.measure(probes())
         thread.join()
     check(path, before, records)
@@ -85,8 +85,8 @@ def test_kill_of_the_local_phones_tracker_and_then_of_its_session(tmp_path: Path
     path = tmp_path / "records.sqlite"
 
     def kill() -> None:
-        own("tvm_codl.device.tracker")[0].kill()
-        (server,) = own("tvm_codl.device.server")
+        own("tvm_codl.device.reference.tracker")[0].kill()
+        (server,) = own("tvm_codl.device.reference.server")
         server.children()[0].kill()
 
     with measuring(path) as running:
@@ -102,7 +102,7 @@ def test_a_session_that_hangs_is_left(tmp_path: Path) -> None:
     path = tmp_path / "records.sqlite"
     impatient = msgspec.structs.replace(SLOW, first_s=4.0, floor_s=4.0, load_s=20.0)
     with measuring(path, settings=impatient) as running:
-        (server,) = own("tvm_codl.device.server")
+        (server,) = own("tvm_codl.device.reference.server")
         thread, before = kill_in_the_middle(path, lambda: server.children()[0].suspend())
         records = running.measure(probes())
         thread.join()

@@ -10,11 +10,11 @@ from tvm import relay
 from tvm.contrib.graph_executor import GraphModule
 
 from tvm_codl.frontend.load import load_model
+from tvm_codl.measure.settings_search import largest_error
+from tvm_codl.measure.workflow import Prepared, partition, prepare
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
-from tvm_codl.plan.settings import DEFAULT, Settings
+from tvm_codl.records.settings import DEFAULT, Settings
 from tvm_codl.relay.float16 import CONVERSION, GpuFloat16
-from tvm_codl.settling import largest_error
-from tvm_codl.workflow import Prepared, partition, prepare
 
 
 def planned(prepared: Prepared, settings: Settings = DEFAULT) -> Plan:
@@ -119,7 +119,7 @@ def test_the_kernels_for_the_gpu_can_be_written_in_float16(small: Prepared) -> N
     """PoCL has no float16 here, so the kernels are written and not run; each kernel that reads half asks for it."""
     from tvm_codl.build import dataflow
     from tvm_codl.build.kernels import compile_regions
-    from tvm_codl.schedule.target import cpu_target, gpu_target
+    from tvm_codl.kernels.target import cpu_target, gpu_target
 
     flow = dataflow.read(partition(small, planned(small, Settings(gpu_float="float16"))))
     cpu = cpu_target()

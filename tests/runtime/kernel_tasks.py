@@ -8,8 +8,8 @@ from typing import Any
 
 from tvm import autotvm, te, tir
 
-from tvm_codl.measure.kernels.trials import legal
-from tvm_codl.schedule.target import vector_lanes
+from tvm_codl.kernels.target import vector_lanes
+from tvm_codl.kernels.tuner.trials import legal
 
 DEEDS = ("work", "raise", "crash", "hang", "abort on the phone")
 

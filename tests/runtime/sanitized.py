@@ -16,7 +16,7 @@ def main() -> None:
     import tvm
 
     from tvm_codl.errors import DeviceError
-    from tvm_codl.plan.settings import Settings
+    from tvm_codl.records.settings import Settings
     from tvm_codl.runtime import plugin
     from tvm_codl.runtime.comodule import CoModule
 

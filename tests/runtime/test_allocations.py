@@ -13,7 +13,7 @@ import tvm
 from tests.runtime.adaptive_networks import exported
 from tests.runtime.partitions import convolutions
 from tvm_codl.build.library import build
-from tvm_codl.device import opencl as found
+from tvm_codl.runtime import opencl as found
 from tvm_codl.runtime import plugin
 
 HERE = Path(__file__).parent

@@ -20,7 +20,7 @@ from tests.runtime.partitions import answer, convolutions
 from tests.runtime.test_program import PROGRAM
 from tvm_codl.build.library import Library, build
 from tvm_codl.errors import UserError
-from tvm_codl.plan.settings import Settings
+from tvm_codl.records.settings import Settings
 from tvm_codl.report.timeline import read_events
 from tvm_codl.runtime.comodule import CoModule
 

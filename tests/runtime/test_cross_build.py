@@ -19,9 +19,9 @@ from tvm_codl.build.library import linker_for
 from tvm_codl.cli.main import run
 from tvm_codl.device.generic import generic_profile
 from tvm_codl.errors import UserError
-from tvm_codl.measure.kernels.build import BatchBuilder
-from tvm_codl.platforms import NDK_COMPILER, NDK_FOLDERS, PAGE_BYTES
-from tvm_codl.targets import toolchain
+from tvm_codl.kernels.toolchain import toolchain
+from tvm_codl.kernels.tuner.builder import BatchBuilder
+from tvm_codl.runtime.platforms import NDK_COMPILER, NDK_FOLDERS, PAGE_BYTES
 
 needs_cross = pytest.mark.skipif(bool(emulated.missing()), reason=emulated.missing())
 needs_clang = pytest.mark.skipif(bool(android_stubs.missing()), reason=android_stubs.missing())

@@ -13,10 +13,10 @@ from tests.runtime.partitions import Network, answer, convolutions
 from tvm_codl.build.library import Library, build
 from tvm_codl.device.facts import IMAGES as HAS_IMAGES
 from tvm_codl.device.facts import ClDevice
+from tvm_codl.kernels.register import cpu_target, gpu_target
+from tvm_codl.kernels.target import image_side, with_images
+from tvm_codl.kernels.transfer import scheduled
 from tvm_codl.runtime.comodule import CoModule
-from tvm_codl.schedule import cpu_target, gpu_target
-from tvm_codl.schedule.target import image_side, with_images
-from tvm_codl.schedule.transfer import scheduled
 
 #: Vectors of four, as a real GPU's kernels have them, whatever this machine's are.
 PIXEL = 4

@@ -18,20 +18,20 @@ from tests.runtime.schedule_cases import OPTIONS, conv
 from tvm_codl.build.library import build
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.load import load_model
-from tvm_codl.measure.kernels.build import BatchBuilder, failed
-from tvm_codl.measure.kernels.trials import Trials, append, knobs_of, legal
-from tvm_codl.measure.kernels.tune import KernelTuner, Settings
-from tvm_codl.measure.kernels.tuners import NAMES, KnobModel, make_tuner
-from tvm_codl.measure.kernels.wanted import kernels, network_probes, plan_probes
-from tvm_codl.plan.explain import uniform_plan
+from tvm_codl.kernels.register import cpu_target, gpu_target
+from tvm_codl.kernels.schedules.depthwise import TASK as DEPTHWISE
+from tvm_codl.kernels.transfer import plain, read_records, scheduled
+from tvm_codl.kernels.tuner.builder import BatchBuilder, failed
+from tvm_codl.kernels.tuner.trials import Trials, append, knobs_of, legal
+from tvm_codl.kernels.tuner.tune import KernelTuner, Settings
+from tvm_codl.kernels.tuner.tuners import NAMES, KnobModel, make_tuner
+from tvm_codl.kernels.workloads import workloads
+from tvm_codl.measure.wanted_kernels import kernels, network_probes, plan_probes
+from tvm_codl.measure.workflow import partition, prepare
 from tvm_codl.plan.plan import Placement
+from tvm_codl.plan.reasons import uniform_plan
 from tvm_codl.records.kernel import KernelRecord
 from tvm_codl.records.store import RecordStore
-from tvm_codl.schedule import cpu_target, gpu_target
-from tvm_codl.schedule.depthwise import TASK as DEPTHWISE
-from tvm_codl.schedule.transfer import plain, read_records, scheduled
-from tvm_codl.schedule.workloads import workloads
-from tvm_codl.workflow import partition, prepare
 
 
 @pytest.fixture(scope="module")

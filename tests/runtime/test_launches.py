@@ -9,7 +9,7 @@ from tvm import te
 from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value
 from tvm_codl.build.launches import Launch, recorder
 from tvm_codl.build.library import build_dataflow
-from tvm_codl.measure.limits import Limits, OverLimits, check
+from tvm_codl.build.limits import Limits, OverLimits, check
 
 
 def blocks_of(threads: tuple[int, int], shared: bool) -> dict[str, list[Launch]]:

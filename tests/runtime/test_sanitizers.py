@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tvm_codl.device import opencl as found
+from tvm_codl.runtime import opencl as found
 from tvm_codl.runtime.compile import compile_native
 
 ROOT = Path(__file__).parents[2]

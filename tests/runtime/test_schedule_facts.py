@@ -11,15 +11,16 @@ from tvm_codl.cost.schedules import ESTIMATED, MEASURED, TRANSFERRED, Scheduler,
 from tvm_codl.cost.table import table
 from tvm_codl.frontend.load import load_model
 from tvm_codl.graph.split import axes
+from tvm_codl.kernels.register import cpu_target, gpu_target
+from tvm_codl.kernels.schedules import conv2d
+from tvm_codl.kernels.tiles.tiles import Tiles
+from tvm_codl.kernels.transfer import scheduled
+from tvm_codl.kernels.tuned_records import CONV2D, Tunings, shipped
 from tvm_codl.measure.batch import build_batch
 from tvm_codl.measure.probe import Probe
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
 from tvm_codl.relay.extract import extract
-from tvm_codl.schedule import conv2d, cpu_target, gpu_target
-from tvm_codl.schedule.transfer import scheduled
-from tvm_codl.tiling.tiles import Tiles
-from tvm_codl.tiling.tuned import CONV2D, Tunings, shipped
 
 pytestmark = pytest.mark.usefixtures("opencl")
 

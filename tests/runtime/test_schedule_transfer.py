@@ -12,11 +12,11 @@ from tvm.autotvm.measure import MeasureInput, MeasureResult
 
 from tests.runtime.schedule_cases import OPTIONS, conv
 from tvm_codl.errors import UserError
-from tvm_codl.schedule import cpu_target
-from tvm_codl.schedule.opencl_source import direct_vectors
-from tvm_codl.schedule.transfer import family_of, read_records, scheduled
-from tvm_codl.schedule.workloads import workloads
-from tvm_codl.tiling.tiles import VECTOR_REGISTERS, Problem, Tiles, candidates, choose, fit
+from tvm_codl.kernels.register import cpu_target
+from tvm_codl.kernels.schedules.opencl_source import direct_vectors
+from tvm_codl.kernels.tiles.tiles import VECTOR_REGISTERS, Problem, Tiles, candidates, choose, fit
+from tvm_codl.kernels.transfer import family_of, read_records, scheduled
+from tvm_codl.kernels.workloads import workloads
 
 
 def asked(mod: tvm.IRModule, *paths: Path) -> dict[str, str]:
@@ -72,7 +72,7 @@ def test_a_users_record_comes_before_the_packages(records: Path, monkeypatch: py
     package.mkdir()
     entry = MeasureInput(target, task, task.config_space.get(0)), MeasureResult((1e-9,), 0, 1.0, 1.0)
     (package / "cpu.log").write_text(autotvm.record.encode(*entry) + "\n")
-    monkeypatch.setattr("tvm_codl.schedule.transfer.SHIPPED", package)
+    monkeypatch.setattr("tvm_codl.kernels.transfer.SHIPPED", package)
     with scheduled([records]) as context:
         assert context.suggestion(target, (name, *args)).index == 3
     with scheduled() as context:

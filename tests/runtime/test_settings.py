@@ -20,12 +20,12 @@ from tvm import relay
 from tests.phone.servers import phone_server
 from tests.runtime.partitions import Network, answer, convolutions
 from tvm_codl.build.library import build
-from tvm_codl.device.reach import connect
+from tvm_codl.device.connect import connect
 from tvm_codl.device.spec import Direct
 from tvm_codl.errors import DeviceError, UserError
 from tvm_codl.measure.session import open_remote
 from tvm_codl.plan.plan import Plan
-from tvm_codl.plan.settings import DEFAULT, Settings
+from tvm_codl.records.settings import DEFAULT, Settings
 from tvm_codl.runtime.comodule import CoModule
 
 pytestmark = pytest.mark.usefixtures("opencl")
@@ -153,7 +153,7 @@ def test_a_library_with_settings_of_another_version_is_refused(tmp_path: Path) -
 THREADS = """
 import json, os, sys
 import numpy as np, tvm
-from tvm_codl.plan.settings import Settings
+from tvm_codl.records.settings import Settings
 from tvm_codl.runtime import plugin
 from tvm_codl.runtime.comodule import CoModule
 plugin.load()

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tvm_codl import targets
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
+from tvm_codl.kernels import toolchain as targets
 
 PHONE = DeviceProfile("phone", "x86_64", "a CPU", (0,), "llvm", "a GPU", "opencl", gpu_version="1", build_id="first")
 

@@ -13,56 +13,37 @@ import pytest
 import tvm_codl
 
 ROOT = Path(tvm_codl.__file__).parent
-CORE = ("graph", "records", "tiling", "cost", "plan")
+CORE = ("graph", "records", "cost", "plan")
 
-#: Parts of two folders that others stand on: finding OpenCL and the cache folder, and the native code itself.
-PARTS = {
-    "device.opencl": "opencl",
-    "device.pocl": "opencl",
-    "device.probe": "opencl",
-    "runtime.compile": "native",
-    "runtime.plugin": "native",
-    "runtime.server_build": "native",
-}
-#: What each folder or part may import of the others, in an order in which nothing imports what comes after it.
+#: What each folder may import of the others, in an order in which nothing imports what comes after it.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
-    "platforms": {"errors"},
-    "opencl": {"errors"},
-    "native": {"errors", "opencl", "platforms"},
+    "paths": set(),
     "graph": {"errors"},
     "records": {"errors", "graph"},
-    "tuned": set(),
-    "tiling": {"errors", "tuned"},
-    "cost": {"errors", "records", "tiling"},
+    "runtime": {"errors", "paths", "records"},
+    "device": {"errors", "paths", "runtime"},
+    "build": {"errors", "paths", "records", "runtime"},
+    "kernels": {"errors", "paths", "records", "runtime", "device", "build"},
+    "cost": {"errors", "graph", "records", "kernels"},
     "plan": {"errors", "graph", "records", "cost"},
     "report": {"errors", "cost"},
-    "frontend": {"errors", "opencl"},
-    "relay": {"errors", "graph", "plan"},
-    "device": {"errors", "platforms", "opencl", "native"},
-    "schedule": {"errors", "tuned", "tiling"},
-    "targets": {"errors", "device", "schedule"},
-    "build": {"errors", "platforms", "native"},
-    "runtime": {"errors", "plan", "build"},
+    "frontend": {"errors", "paths"},
+    "relay": {"errors", "graph", "plan", "frontend"},
     "measure": {
-        *("errors", "opencl", "device", "graph", "records", "tiling", "cost", "plan", "relay", "schedule", "targets"),
-        *("build", "runtime"),
+        *("errors", "paths", "graph", "records", "runtime", "device", "build", "kernels", "cost", "plan", "report"),
+        *("frontend", "relay"),
     },
-}
-#: The way through, and what stands on it: these may import anything but the command line.
-ABOVE = {
-    "workflow",
-    "prepared",
-    "learning",
-    "busy_look",
-    "second_look",
-    "interleave",
-    "settling",
-    "bench",
-    "demo",
-    "rank",
-    "known",
-    "tuning",
+    "api": {
+        *("errors", "paths", "graph", "records", "runtime", "device", "build", "kernels", "cost", "plan", "report"),
+        *("frontend", "relay", "measure"),
+    },
+    "cli": {
+        *("errors", "paths", "graph", "records", "runtime", "device", "build", "kernels", "cost", "plan", "report"),
+        *("frontend", "relay", "measure", "api"),
+    },
+    "__main__": {"cli"},
+    "__init__": set(),
 }
 
 
@@ -71,13 +52,9 @@ def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
-def part_of(module: str) -> str:
-    """The folder or part that a module (``graph.opgraph``) belongs to; a file at the top is one of its own."""
-    return PARTS.get(".".join(module.split(".")[:2]), module.split(".")[0])
-
-
 def folder_of(path: Path) -> str:
-    return part_of(module_of(path))
+    """The folder that a file belongs to; a file at the top is one of its own."""
+    return module_of(path).split(".")[0]
 
 
 def imported(path: Path) -> Iterator[tuple[str, int]]:
@@ -99,7 +76,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 def test_the_core_imports_no_tvm() -> None:
     for path in FILES:
-        if folder_of(path) in (*CORE, "errors", "report"):
+        if folder_of(path) in (*CORE, "errors", "paths", "report"):
             for module, line in imported(path):
                 assert module.split(".")[0] != "tvm", f"{path}:{line} imports {module}"
 
@@ -138,17 +115,14 @@ def test_folders_import_only_what_lies_before_them() -> None:
         here = folder_of(path)
         for module, line in imported(path):
             package, _, rest = module.partition(".")
-            if package != "tvm_codl" or not rest or part_of(rest) == here:
-                continue
-            free = here in ABOVE | {"cli", "__main__"} and (part_of(rest) != "cli" or here == "__main__")
-            if not free and part_of(rest) not in ALLOWED.get(here, set()):
+            there = rest.split(".")[0]
+            if package == "tvm_codl" and there and there not in ALLOWED[here] | {here}:
                 wrong.append(f"{path.relative_to(ROOT.parent)}:{line}: {here} imports {module}")
     assert not wrong, "\n".join(wrong)
 
 
 def test_every_folder_has_its_place() -> None:
-    known = ALLOWED.keys() | ABOVE | {"cli", "__main__", "__init__"}
-    assert {folder_of(path) for path in FILES} <= known
+    assert {folder_of(path) for path in FILES} <= ALLOWED.keys()
 
 
 def test_nobody_imports_the_command_line() -> None:

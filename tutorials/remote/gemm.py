@@ -15,9 +15,9 @@ from tvm_codl.cli.main import main
 from tvm_codl.cli.options import phone_options
 from tvm_codl.cli.output import talk
 from tvm_codl.errors import CheckFailed
-from tvm_codl.measure.kernels.build import PASS_CONFIG, BatchBuilder
-from tvm_codl.measure.kernels.run import BatchRunner
-from tvm_codl.targets import toolchain
+from tvm_codl.kernels.toolchain import toolchain
+from tvm_codl.kernels.tuner.builder import PASS_CONFIG, BatchBuilder
+from tvm_codl.kernels.tuner.runner import BatchRunner
 
 #: Rounding: float32 sums of up to some thousand products, in another order than numpy's.
 ALLOWED = 1e-4

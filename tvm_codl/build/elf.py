@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from tvm_codl.errors import UserError
-from tvm_codl.platforms import PAGE_BYTES
+from tvm_codl.runtime.platforms import PAGE_BYTES
 
 #: ``e_machine`` by the name that a phone's ``uname`` gives its processor.
 MACHINES = {"x86_64": 62, "amd64": 62, "aarch64": 183, "arm64": 183}

@@ -23,53 +23,9 @@ from tvm_codl.build.kernels import Kernels, compile_regions
 from tvm_codl.build.launches import Launch
 from tvm_codl.build.program import FORMAT, stored_weights, write
 from tvm_codl.errors import UserError, WorkplaceError
-from tvm_codl.platforms import NDK_COMPILER, Platform, name_of, platform
 from tvm_codl.runtime import plugin
-
-
-class PortInfo(msgspec.Struct, frozen=True):
-    """A network input or output: the user's shape, and how an output lies in the library's memory.
-
-    ``order`` are the logical axes in memory order; ``crop`` is (axis, lo, hi) of the stored tensor, or empty.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    order: tuple[int, ...] = ()
-    crop: tuple[int, ...] = ()
-
-
-class RegionInfo(msgspec.Struct, frozen=True):
-    """One region: its processor, and the operators (by id) that it holds."""
-
-    name: str
-    processor: str
-    operators: str
-
-
-class PlanInfo(msgspec.Struct, frozen=True):
-    """One of several plans: ``state`` is what of the phone it is for (calm, cpu busy, gpu throttled), ``plan`` its JSON."""
-
-    name: str
-    state: str
-    outputs: tuple[PortInfo, ...]
-    regions: tuple[RegionInfo, ...]
-    plan: Any = None
-
-
-class About(msgspec.Struct, frozen=True):
-    """What a library says of itself; ``plan`` is the plan's JSON, ``build`` names versions and targets.
-
-    A library that adapts itself names all its ``plans``; its own fields are then those of the first.
-    """
-
-    inputs: tuple[PortInfo, ...]
-    outputs: tuple[PortInfo, ...]
-    regions: tuple[RegionInfo, ...]
-    build: dict[str, str]
-    plan: Any = None
-    plans: tuple[PlanInfo, ...] = ()
+from tvm_codl.runtime.about import About, PlanInfo, PortInfo, RegionInfo
+from tvm_codl.runtime.platforms import NDK_COMPILER, Platform, name_of, platform
 
 
 @dataclass(frozen=True)

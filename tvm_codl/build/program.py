@@ -11,13 +11,13 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import numpy as np
 import tvm
 
 from tvm_codl.build import lifetimes
 from tvm_codl.build.dataflow import Dataflow, Root, Value
 from tvm_codl.build.kernels import CompiledRegion, Kernels, Operand, memory_shape
+from tvm_codl.runtime.about import MemoryBytes
 
 FORMAT = 1
 #: Of a buffer's place, in bytes.  No device known to us wants more of a sub-buffer (Adreno, Mali: 128; NVIDIA: 512).
@@ -276,19 +276,6 @@ def write(flow: Dataflow, kernels: dict[str, Kernels]) -> JsonObject:
         "inputs": inputs,
         "outputs": outputs,
     }
-
-
-class MemoryBytes(msgspec.Struct, frozen=True):
-    """Bytes that a library takes to run: its ``weights``; its ``tensors``, those inside of regions among them; and the
-    ``scratch`` that kernels ask for beside these, which only a device can say.  0 before a library is loaded there."""
-
-    weights: int
-    tensors: int
-    scratch: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.weights + self.tensors + self.scratch
 
 
 def memory_bytes(program: JsonObject) -> MemoryBytes:

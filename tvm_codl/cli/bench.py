@@ -13,7 +13,7 @@ from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
 
 if TYPE_CHECKING:
-    from tvm_codl.bench import BenchReport
+    from tvm_codl.measure.bench import BenchReport
 
 
 @click.command()
@@ -42,8 +42,8 @@ def command(
     model = load(source, shape)
     import msgspec
 
-    from tvm_codl.bench import bench
-    from tvm_codl.workflow import prepare
+    from tvm_codl.measure.bench import bench
+    from tvm_codl.measure.workflow import prepare
 
     prepared = prepare(model)
     plan = named_plan(given, prepared) if given else None

@@ -11,7 +11,7 @@ from tvm_codl.cli.options import json_option, load, measuring_options, model_opt
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
-from tvm_codl.platforms import NAMES
+from tvm_codl.runtime.platforms import NAMES
 
 #: Platforms that this machine is not: a library for one can be built without its phone.
 PHONES = tuple(name for name in NAMES if name != "host")
@@ -51,7 +51,7 @@ def command(
         )
     model = load(source, shape)
     from tvm_codl.device.generic import check_platform, generic_profile
-    from tvm_codl.workflow import build_library, make_adaptive, make_plan, prepare
+    from tvm_codl.measure.workflow import build_library, make_adaptive, make_plan, prepare
 
     prepared = prepare(model)
     plan = named_plan(given, prepared) if given else None

@@ -24,7 +24,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 )
 def command(reach: Any, budget: float, repeat: int, output: Path) -> None:
     """Detect text in a picture with PP-OCRv4, then run ResNet-18, on both processors of a phone at once."""
-    from tvm_codl.demo import classification, text_detection
+    from tvm_codl.measure.demo import classification, text_detection
     from tvm_codl.report.table import comparison_table
 
     output.mkdir(parents=True, exist_ok=True)

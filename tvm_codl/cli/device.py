@@ -16,8 +16,8 @@ from tvm_codl.cli.output import print_json, print_table, talk
 from tvm_codl.errors import CheckFailed, DeviceError, UsageError
 
 if TYPE_CHECKING:
-    from tvm_codl.device.adb import AdbPhone
-    from tvm_codl.device.adb_server import Serving
+    from tvm_codl.device.adb.connection import AdbPhone
+    from tvm_codl.device.adb.server import Serving
 
 #: The app's package (rpc_apps/android_rpc).
 PACKAGE = "org.tvmcodl.rpc"
@@ -47,8 +47,8 @@ def ls(rpc_tracker: str, rpc_proxy: str, rpc_key: tuple[str, ...], as_json: bool
     from rich.text import Text
 
     adb = adb_server()
-    from tvm_codl.device.adb_list import at_tracker, behind_proxy, on_adb
-    from tvm_codl.device.serve import address
+    from tvm_codl.device.adb.listing import at_tracker, behind_proxy, on_adb
+    from tvm_codl.device.reference.serve import address
 
     if rpc_proxy and not rpc_key:
         raise UsageError(
@@ -93,8 +93,8 @@ def push(
     phone: AdbPhone, folder: str, server: Path | None, libraries: tuple[Path, ...], platform: str, as_json: bool
 ) -> None:
     """Put the server and libraries on the phone; what is there already is not sent again."""
-    from tvm_codl.device.adb_push import SERVER
-    from tvm_codl.device.adb_push import push as push_files
+    from tvm_codl.device.adb.push import SERVER
+    from tvm_codl.device.adb.push import push as push_files
 
     if server is None:
         server = _built(platform)
@@ -128,7 +128,7 @@ def _built(platform: str) -> Path:
 @json_option
 def install(phone: AdbPhone, folder: str, apk: Path | None, package: str, as_json: bool) -> None:
     """Install the app; permissions are left for the phone's owner to grant."""
-    from tvm_codl.device.adb_app import install as install_app
+    from tvm_codl.device.adb.app import install as install_app
 
     done = install_app(phone, apk or APK, package, folder)
     if as_json:
@@ -158,8 +158,8 @@ def start(
     phone: AdbPhone, folder: str, key: str, port: int, host: str, tracker: str, proxy: str, wait: float, as_json: bool
 ) -> None:  # fmt: skip
     """Start the server on the phone and wait until it answers."""
-    from tvm_codl.device.adb_server import Serve
-    from tvm_codl.device.adb_server import start as start_server
+    from tvm_codl.device.adb.server import Serve
+    from tvm_codl.device.adb.server import start as start_server
 
     serving = start_server(phone, Serve(key, port, host, tracker, proxy), folder, wait)
     if as_json:
@@ -172,8 +172,8 @@ def start(
 
 def next_command(phone: AdbPhone, serving: Serving) -> str:
     """What to do with a server that was started."""
-    from tvm_codl.device.adb_forward import leads_here
-    from tvm_codl.device.serve import address, is_loopback
+    from tvm_codl.device.adb.forward import leads_here
+    from tvm_codl.device.reference.serve import address, is_loopback
 
     if serving.tracker:
         measure = f"tvm-codl measure MODEL --rpc-tracker {serving.tracker} --rpc-key {serving.key}"
@@ -193,7 +193,7 @@ def next_command(phone: AdbPhone, serving: Serving) -> str:
 @json_option
 def stop(phone: AdbPhone, folder: str, as_json: bool) -> None:
     """Stop the server that start started."""
-    from tvm_codl.device.adb_server import stop as stop_server
+    from tvm_codl.device.adb.server import stop as stop_server
 
     how = stop_server(phone, folder)
     words = {"none": "no server ran", "stopped": "stopped", "killed": "killed: it did not end in five seconds"}
@@ -218,15 +218,15 @@ def info(
 
     The shell tells the CPU and the GPU's name; the rest comes from the server on the phone, where one runs.
     """
-    from tvm_codl.device.adb_facts import merged, shell_profile, to_yaml
-    from tvm_codl.device.adb_server import about
+    from tvm_codl.device.adb.facts import merged, shell_profile, to_yaml
+    from tvm_codl.device.adb.server import about
     from tvm_codl.device.profile import soc_yaml
 
     profile = shell_profile(phone)
     with contextlib.ExitStack() as stack:
         place = _place(phone, about(phone, folder), rpc_tracker, rpc_proxy, rpc_key, stack)
         if place is not None:
-            from tvm_codl.device.reach import connect
+            from tvm_codl.device.connect import connect
 
             profile = merged(profile, stack.enter_context(connect(place)).profile)
     if codl:
@@ -243,8 +243,8 @@ def info(
 
 def _place(phone: Any, serving: Serving | None, tracker: str, proxy: str, key: str, stack: contextlib.ExitStack) -> Any:
     """Where the server can be asked; None, and a word on what is missing, where it cannot."""
-    from tvm_codl.device.adb_forward import LOOPBACK, port_of
-    from tvm_codl.device.reach import phone_from_options
+    from tvm_codl.device.adb.forward import LOOPBACK, port_of
+    from tvm_codl.device.connect import phone_from_options
     from tvm_codl.device.spec import Direct
 
     if tracker or proxy:
@@ -265,7 +265,7 @@ def _place(phone: Any, serving: Serving | None, tracker: str, proxy: str, key: s
 @json_option
 def shell_check(phone: AdbPhone, folder: str, as_json: bool) -> int:
     """Check whether the phone's shell can run the server; exits with 3 if not."""
-    from tvm_codl.device.adb_check import checks
+    from tvm_codl.device.adb.check import checks
 
     results = []
     for one in checks(phone, folder):

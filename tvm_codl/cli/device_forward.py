@@ -16,8 +16,8 @@ from tvm_codl.cli.output import print_json, talk
 from tvm_codl.errors import DeviceError, UsageError
 
 if TYPE_CHECKING:
-    from tvm_codl.device.adb import AdbPhone
-    from tvm_codl.device.adb_forward import Forwarding, Mapping
+    from tvm_codl.device.adb.connection import AdbPhone
+    from tvm_codl.device.adb.forward import Forwarding, Mapping
 
 WATCH_S = 2.0
 
@@ -37,7 +37,7 @@ def forward(
 
     A tracker's phone needs both: the tracker for the phone, and the phone's port under the same number here.
     """
-    from tvm_codl.device.adb_forward import Forwarding, Mapping, remove_left
+    from tvm_codl.device.adb.forward import Forwarding, Mapping, remove_left
 
     if remove:
         if tracker or proxy or port:
@@ -64,8 +64,8 @@ def forward(
 
 
 def _mapping(kind: str, place: str) -> Mapping:
-    from tvm_codl.device.adb_forward import Mapping
-    from tvm_codl.device.serve import address
+    from tvm_codl.device.adb.forward import Mapping
+    from tvm_codl.device.reference.serve import address
 
     host, port = address(place)
     if host not in ("127.0.0.1", "localhost"):
@@ -107,7 +107,7 @@ def _keep(up: Forwarding, folder: str) -> None:
 
 def _look_for_server(phone: AdbPhone, folder: str) -> None:
     """Another USB mode ends the phone's adb, and on some phones all that its shell had started."""
-    from tvm_codl.device.adb_server import start_again
+    from tvm_codl.device.adb.server import start_again
 
     with contextlib.suppress(DeviceError):  # away again: it is looked for when it is back
         if command := start_again(phone, folder):

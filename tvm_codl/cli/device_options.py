@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from tvm_codl.device.adb import AdbServer
+    from tvm_codl.device.adb.connection import AdbServer
 
 FOLDER = "/data/local/tmp/tvm_codl"
 
@@ -30,10 +30,10 @@ proxy_option = click.option("--rpc-proxy", default="", metavar="HOST:PORT", help
 
 def adb_server() -> AdbServer:
     """The adb server; where it is is checked before ``adbutils`` is imported."""
-    from tvm_codl.device.adb_address import adb_address
+    from tvm_codl.device.adb.address import adb_address
 
     adb_address()
-    from tvm_codl.device.adb import AdbServer
+    from tvm_codl.device.adb.connection import AdbServer
 
     return AdbServer()
 
@@ -53,7 +53,7 @@ def in_folder(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def with_folder(*, folder: str, **rest: Any) -> Any:
-        from tvm_codl.device.adb_push import folder_path
+        from tvm_codl.device.adb.push import folder_path
 
         return command(folder=folder_path(folder), **rest)
 

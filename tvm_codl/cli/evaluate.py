@@ -81,8 +81,8 @@ def _on_records(
     from tvm_codl.cost.held_out import hold_out, judge
     from tvm_codl.cost.model import CostModel
     from tvm_codl.cost.training import choose
-    from tvm_codl.device.opencl import default_records
-    from tvm_codl.tiling.tuned import used
+    from tvm_codl.kernels.tuned_records import used
+    from tvm_codl.paths import default_records
 
     model = CostModel.load(model_file) if model_file is not None else None
     own = model.provenance.get("device", "") if model is not None else ""

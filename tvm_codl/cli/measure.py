@@ -53,8 +53,8 @@ def command(
             "--grid makes no plan", next="run tvm-codl plan MODEL -o plan.json afterwards: it reads the records"
         )
     model = load(source, shape)
+    from tvm_codl.measure.workflow import measure_grid, measure_network, prepare
     from tvm_codl.plan.files import dump_plan
-    from tvm_codl.workflow import measure_grid, measure_network, prepare
 
     prepared = prepare(model)
     with reach() as phone:

@@ -14,11 +14,11 @@ import click
 from tvm_codl.errors import UsageError
 
 if TYPE_CHECKING:
-    from tvm_codl.device.reach import Phone
+    from tvm_codl.device.connect import Phone
     from tvm_codl.frontend.model import LoadedModel
-    from tvm_codl.measure.fleet import Fleet
+    from tvm_codl.measure.phone_pool import Fleet
+    from tvm_codl.measure.workflow import Prepared
     from tvm_codl.plan.plan import Plan
-    from tvm_codl.workflow import Prepared
 
 Command = Callable[..., Any]
 SHAPE = re.compile(r"(?P<name>.+?)[:=]\[?(?P<sizes>\d+(?:,\d+)*)\]?")
@@ -82,9 +82,9 @@ def phone_options(command: Command) -> Command:
         @contextlib.contextmanager
         def reach() -> Iterator[Phone | Fleet]:
             from tvm_codl.cli.output import talk
-            from tvm_codl.device.reach import connect, phone_from_options
+            from tvm_codl.device.connect import connect, phone_from_options
             from tvm_codl.device.spec import Tracker
-            from tvm_codl.measure.fleet import connect_fleet
+            from tvm_codl.measure.phone_pool import connect_fleet
 
             place = phone_from_options(rpc_tracker, rpc_proxy, rpc_key)
             if rpc_phones > 1 and isinstance(place, Tracker):
@@ -182,8 +182,8 @@ def load(source: str, shape: tuple[tuple[str, tuple[int, ...]], ...]) -> LoadedM
 
 def named_plan(name: str, prepared: Prepared) -> Plan:
     """The plan in the file ``name``, or ``cpu-only`` or ``gpu-only``, verified for the network."""
-    from tvm_codl.plan.explain import uniform_plan
     from tvm_codl.plan.files import load_plan
+    from tvm_codl.plan.reasons import uniform_plan
     from tvm_codl.plan.verify import verify_plan
 
     if name in ("cpu-only", "gpu-only"):

@@ -13,9 +13,9 @@ from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
 
 if TYPE_CHECKING:
-    from tvm_codl.plan.explanation import Explanation
+    from tvm_codl.measure.workflow import Prepared
+    from tvm_codl.plan.explain.explanation import Explanation
     from tvm_codl.plan.plan import Plan
-    from tvm_codl.workflow import Prepared
 
 
 @click.command()
@@ -64,13 +64,13 @@ def command(
     _check_usage(bool(given), explained, bool(changes), objective, power)
     model = load(source, shape)
     from tvm_codl.device.power import read_power
-    from tvm_codl.known import energy_plan, known, needed
+    from tvm_codl.measure.offline_costs import energy_plan, known, needed
+    from tvm_codl.measure.settings_search import settings_option, settled
+    from tvm_codl.measure.workflow import make_plan, prepare
     from tvm_codl.plan.energy import Energy
-    from tvm_codl.plan.explanation import explanation_text
+    from tvm_codl.plan.explain.explanation import explanation_text
+    from tvm_codl.plan.explain.what_if import parse_asked, what_if, what_if_text
     from tvm_codl.plan.files import dump_plan, plan_json
-    from tvm_codl.plan.what_if import parse_asked, what_if, what_if_text
-    from tvm_codl.settling import settings_option, settled
-    from tvm_codl.workflow import make_plan, prepare
 
     wanted = settings_option(settings)  # before anything is measured: what is wrong with the file shows now
     prepared = prepare(model)
@@ -126,9 +126,9 @@ def _check_usage(given: bool, explained: bool, changed: bool, objective: str, po
 
 def _explained(plan: Plan, prepared: Prepared, stores: dict[str, Any]) -> Explanation:
     """By what was kept of the plan's phone; else what the plan says of itself."""
-    from tvm_codl.known import NotKept, recall
-    from tvm_codl.plan.explanation import explanation, stated
-    from tvm_codl.plan.prices import Prices
+    from tvm_codl.measure.offline_costs import NotKept, recall
+    from tvm_codl.plan.explain.explanation import explanation, stated
+    from tvm_codl.plan.explain.prices import Prices
 
     try:
         costs = recall(prepared, device=plan.device, log=talk, **stores)

@@ -44,16 +44,16 @@ def diff(
     With MODEL (an ONNX file or zoo:NAME) both are checked, and predicted anew by what was kept of A's phone; cpu-only and
     gpu-only are plans too then.
     """
-    from tvm_codl.plan.difference import difference, difference_text
+    from tvm_codl.plan.explain.difference import difference, difference_text
     from tvm_codl.plan.files import load_plan
 
     prices = None
     if source is None:
         a, b = load_plan(first), load_plan(second)
     else:
-        from tvm_codl.known import NotKept, recall
-        from tvm_codl.plan.prices import Prices
-        from tvm_codl.workflow import prepare
+        from tvm_codl.measure.offline_costs import NotKept, recall
+        from tvm_codl.measure.workflow import prepare
+        from tvm_codl.plan.explain.prices import Prices
 
         prepared = prepare(load(source, shape))
         a, b = named_plan(first, prepared), named_plan(second, prepared)
@@ -82,9 +82,9 @@ def verify(source: str, shape: Any, plan: Path, records: Path | None, as_json: b
     Exits with 1 for an illegal plan, and says which operator or setting is wrong and what it may be.
     """
     from tvm_codl.device.generic import generic_profile
-    from tvm_codl.known import kept_profile
     from tvm_codl.measure.choices import check_settings
-    from tvm_codl.workflow import prepare
+    from tvm_codl.measure.offline_costs import kept_profile
+    from tvm_codl.measure.workflow import prepare
 
     prepared = prepare(load(source, shape))
     found = named_plan(str(plan), prepared)

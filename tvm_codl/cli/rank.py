@@ -37,9 +37,9 @@ def command(
     twice = sorted({source for source in sources if sources.count(source) > 1})
     if twice:
         raise UsageError(f"{twice[0]} is named twice")
-    from tvm_codl.rank import rank_models
+    from tvm_codl.measure.ranking import rank_models
+    from tvm_codl.measure.workflow import prepare
     from tvm_codl.report.ranking import agreement_words, ranking_table
-    from tvm_codl.workflow import prepare
 
     networks = {}
     for source in sources:

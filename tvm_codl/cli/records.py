@@ -12,7 +12,7 @@ import click
 from tvm_codl.cli.options import FILE, json_option, records_option
 from tvm_codl.cli.output import print_json, print_table, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
-from tvm_codl.device.opencl import default_records
+from tvm_codl.paths import default_records
 
 format_option = click.option(
     "--format", type=click.Choice(["autotvm", "csv"]), help="[default: csv for a name that ends in .csv, else autotvm]"

@@ -57,9 +57,9 @@ def command(
         _check_usage(source)
     model = None if library else load(source, shape)
     given_inputs = _read(inputs) if inputs else None
+    from tvm_codl.kernels.toolchain import toolchain
     from tvm_codl.measure.choices import check_settings
-    from tvm_codl.targets import toolchain
-    from tvm_codl.workflow import library_for, make_plan, open_library, prepare
+    from tvm_codl.measure.workflow import library_for, make_plan, open_library, prepare
 
     prepared = prepare(model) if model else None
     plan = named_plan(given, prepared) if given and prepared else None

@@ -24,7 +24,7 @@ def command(host: str, port: int, port_end: int, tracker: str, proxy: str, key: 
 
     One line of JSON on stdout says where it listens; sessions are logged to stderr.
     """
-    from tvm_codl.device.serve import address, hides_from, serve
+    from tvm_codl.device.reference.serve import address, hides_from, serve
 
     if tracker and proxy:
         raise UsageError("--tracker and --proxy exclude each other")

@@ -30,13 +30,13 @@ def command(
     The model file is JSON and says what it was learned from and how well it predicts shapes that were held out.
     """
     from tvm_codl.cost.training import choose, train
-    from tvm_codl.device.opencl import default_records
-    from tvm_codl.tiling.tuned import used
+    from tvm_codl.kernels.tuned_records import used
+    from tvm_codl.paths import default_records
 
     operators = None
     if models:
+        from tvm_codl.measure.workflow import prepare
         from tvm_codl.records.workload import Workload
-        from tvm_codl.workflow import prepare
 
         graphs = [prepare(load(source, shape)).graph for source in models]
         operators = {Workload.of(operator, graph).key for graph in graphs for operator in graph.operators}

@@ -46,9 +46,9 @@ def command(
     if click.get_current_context().params["rpc_phones"] > 1:
         raise UsageError("kernels are tuned on one phone", "--rpc-phones is for measuring", "leave out --rpc-phones")
     model = load(source, shape)
+    from tvm_codl.measure.tuning import tune_kernels
+    from tvm_codl.measure.workflow import prepare
     from tvm_codl.report.kernels import tuned_table
-    from tvm_codl.tuning import tune_kernels
-    from tvm_codl.workflow import prepare
 
     prepared = prepare(model)
     plan = named_plan(given, prepared) if given else None

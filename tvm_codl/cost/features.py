@@ -18,9 +18,9 @@ from tvm_codl.cost.prior import terms_matrix
 from tvm_codl.cost.schedules import NONE, Scheduler, Schedules
 from tvm_codl.cost.table import Rows, Table, table
 from tvm_codl.cost.work import TERMS, lines_in_a_set, work
+from tvm_codl.kernels.tuned_records import Tunings
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
-from tvm_codl.tiling.tuned import Tunings
 
 KINDS = (
     *("conv2d", "depthwise", "conv2d_transpose", "dense", "batch_matmul", "max_pool2d", "avg_pool2d"),

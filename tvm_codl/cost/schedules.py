@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_codl.cost.table import Integers, Table
-from tvm_codl.records.record import Processor
-from tvm_codl.tiling import many
-from tvm_codl.tiling.strips import rows_per_item, strip
-from tvm_codl.tiling.tiles import VECTOR_REGISTERS
-from tvm_codl.tiling.tuned import (
+from tvm_codl.kernels.tiles import many
+from tvm_codl.kernels.tiles.strips import rows_per_item, strip
+from tvm_codl.kernels.tiles.tiles import VECTOR_REGISTERS
+from tvm_codl.kernels.tuned_records import (
     CONV2D,
     DEPTHWISE,
     Family,
@@ -27,6 +26,7 @@ from tvm_codl.tiling.tuned import (
     dense_family,
     nearest,
 )
+from tvm_codl.records.record import Processor
 
 #: Values of ``source``.
 ESTIMATED, TRANSFERRED, MEASURED = 0, 1, 2

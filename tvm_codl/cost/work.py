@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tvm_codl.cost.schedules import CONVOLUTION, NONE, PRODUCT, STRIPS, Schedules
 from tvm_codl.cost.table import Integers, Rows, Table
-from tvm_codl.tiling.many import step_cycles
+from tvm_codl.kernels.tiles.many import step_cycles
 
 #: What :func:`work` counts, a column each.  ``launches`` are kernels started, ``one`` is the same for all.
 TERMS = (

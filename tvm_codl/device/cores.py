@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tvm_codl.device import opencl
+from tvm_codl.runtime import opencl
 
 CPU_CORES, GPU_CORES = "CODL_CPU_CORES", "CODL_GPU_CORES"
 

@@ -6,7 +6,7 @@ import platform as machine
 
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
-from tvm_codl.platforms import ANDROID_TRIPLE, LINUX_TRIPLE, name_of
+from tvm_codl.runtime.platforms import ANDROID_TRIPLE, LINUX_TRIPLE, name_of
 
 #: What every arm64 processor has.
 FEATURES = "+neon"

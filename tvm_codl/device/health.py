@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from tvm_codl.device.opencl import cache_dir
 from tvm_codl.errors import CodlError
+from tvm_codl.paths import cache_dir
 
 OLDEST, NEWEST = (3, 11), (3, 13)
 COMPILE_S = 60.0
@@ -149,7 +149,7 @@ def _plugin() -> str:
 
 
 def _opencl() -> str:
-    from tvm_codl.device import opencl
+    from tvm_codl.runtime import opencl
 
     found = opencl.find()
     return f"{found.kind}: {found.device}, {found.version}; a probe kernel runs"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvm_codl.device.ask_tracker import tracker_summary
-from tvm_codl.device.reach import CONNECT_S, Phone
+from tvm_codl.device.connect import CONNECT_S, Phone
 from tvm_codl.device.spec import Tracker
 
 

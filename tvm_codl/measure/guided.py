@@ -22,9 +22,9 @@ from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.errors import UsageError
 from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.graph.split import Axis
+from tvm_codl.measure.acquisition import worth
 from tvm_codl.measure.budget import Budget, Purse
 from tvm_codl.measure.probe import Probe, failed_probes, split_probes, whole_probes
-from tvm_codl.measure.worth import worth
 from tvm_codl.plan.candidates import Candidate, Predictor, candidates
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.search import find, replayed, tables

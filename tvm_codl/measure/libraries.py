@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tvm_codl.device.opencl import cache_dir
+from tvm_codl.build.limits import Limits, check
+from tvm_codl.build.pool import Outcome, build_all
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.measure.batch import build_batch
-from tvm_codl.measure.builders import Outcome, build_all
-from tvm_codl.measure.limits import Limits, check
 from tvm_codl.measure.probe import Probe
+from tvm_codl.paths import cache_dir
 
 #: A build's time limit: this much, and more for each probe in it.
 BUILD_S, BUILD_EACH_S = 120.0, 10.0

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import tvm
 
+from tvm_codl.build.limits import Limits
+from tvm_codl.build.pool import Outcome, chunks
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import axes
 from tvm_codl.measure import journal
 from tvm_codl.measure.baseline import baseline_probes
-from tvm_codl.measure.builders import Outcome, chunks
-from tvm_codl.measure.fleet import Fleet
 from tvm_codl.measure.jobs import Event, Job, one_phone
 from tvm_codl.measure.libraries import Libraries
-from tvm_codl.measure.limits import Limits
+from tvm_codl.measure.phone_pool import Fleet
 from tvm_codl.measure.probe import Probe
 from tvm_codl.measure.settings import Settings
 from tvm_codl.measure.trial import Result, Trial
@@ -39,7 +39,7 @@ Key = tuple[str, str]
 
 @dataclass
 class Session:
-    """One network on one phone, or on a :class:`~tvm_codl.measure.fleet.Fleet` of one kind.
+    """One network on one phone, or on a :class:`~tvm_codl.measure.phone_pool.Fleet` of one kind.
 
     ``build`` names compiler and schedules, so that records of another build are not mistaken for these; ``library_id`` also
     the code that puts libraries together, by default ``build``; ``phone`` is as

@@ -11,11 +11,11 @@ from typing import Any
 
 import tvm
 
+from tvm_codl.build.pool import last_line
 from tvm_codl.device.deadline import Result as Value
 from tvm_codl.device.deadline import TimeUp, within
 from tvm_codl.errors import CodlError, DeviceError
 from tvm_codl.measure.baseline import Baseline, Verdict
-from tvm_codl.measure.builders import last_line
 from tvm_codl.measure.journal import Entry, Journal
 from tvm_codl.measure.sampling import samples
 from tvm_codl.measure.settings import Settings
@@ -59,7 +59,7 @@ class Worker:
     """A phone, its baseline and its journal.
 
     ``phone`` offers ``remote``, ``cpu``, ``opened``, ``alive()``, ``drop()`` and ``reopen(patience_s, log)``, as
-    :class:`~tvm_codl.device.reach.Phone` does; ``entry`` names a trial in the journal; without ``known`` nobody looks
+    :class:`~tvm_codl.device.connect.Phone` does; ``entry`` names a trial in the journal; without ``known`` nobody looks
     whether the phone keeps its speed.
     """
 

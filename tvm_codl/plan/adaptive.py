@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from tvm_codl.errors import UserError
 from tvm_codl.plan.aligned import MOST_ALIGNED, MOST_WINDOWS
 from tvm_codl.plan.candidates import Candidate, Predictor, Stepped, candidates
-from tvm_codl.plan.contenders import uniform
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.search import search
+from tvm_codl.plan.shortlist import uniform
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
 

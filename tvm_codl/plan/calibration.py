@@ -2,7 +2,7 @@
 
 Operators are measured one by one, with caches through which as much has gone as the network goes through in a run; a
 record may come from another network, though, or from a phone that was faster or slower at that moment.  What the whole
-network took on one processor says so, and that is measured beside every plan (:mod:`tvm_codl.second_look`).
+network took on one processor says so, and that is measured beside every plan (:mod:`tvm_codl.measure.validation`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from tvm_codl.plan.candidates import Axes, Candidate
 from tvm_codl.plan.crossing import Crossing, Parts, crossing, held, needed, on_host, volumes
 from tvm_codl.plan.eliminate import Table
 from tvm_codl.plan.plan import Placement
-from tvm_codl.plan.replay import CPU, GPU, Part, Step, Times, replay
+from tvm_codl.plan.simulate import CPU, GPU, Part, Step, Times, replay
 
 #: A part's time is known to within this share of it, and so is which of two parts ends last.
 DOUBT = 0.1

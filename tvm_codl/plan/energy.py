@@ -22,8 +22,8 @@ from tvm_codl.plan.candidates import Axes, Candidate
 from tvm_codl.plan.costs import Costs, tables
 from tvm_codl.plan.eliminate import Table
 from tvm_codl.plan.plan import Plan
-from tvm_codl.plan.replay import Times
 from tvm_codl.plan.search import find
+from tvm_codl.plan.simulate import Times
 
 
 class Watts(Protocol):

@@ -9,7 +9,7 @@ import msgspec
 
 from tvm_codl.errors import UserError
 from tvm_codl.plan.plan import FORMAT, Placement, Plan, PlannedOperator
-from tvm_codl.plan.settings import Settings
+from tvm_codl.records.settings import Settings
 
 #: What helps against a file that is no plan, or no longer one.
 _ANEW = "mend it there, or make a plan: tvm-codl plan MODEL -o PLAN"

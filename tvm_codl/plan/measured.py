@@ -14,9 +14,9 @@ from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.plan.calibration import Calibration, calibration, only
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.settings import DEFAULT, Settings
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.records.plan_record import PlanRecord
+from tvm_codl.records.settings import DEFAULT, Settings
 
 #: Of so many networks that were run before, half of what they say is believed; of more, more.
 DOUBTED = 1

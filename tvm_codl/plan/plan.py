@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from tvm_codl.plan.settings import DEFAULT, Settings
+from tvm_codl.records.settings import DEFAULT, Settings
 
 FORMAT = 1
 

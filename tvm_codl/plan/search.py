@@ -20,9 +20,9 @@ from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.plan.candidates import Axes, Candidate
 from tvm_codl.plan.costs import DOUBT, Costs, replayed, tables
 from tvm_codl.plan.eliminate import TABLE_LIMIT, evaluate, minimise
-from tvm_codl.plan.explain import reason
 from tvm_codl.plan.improve import MOST_REPLAYS, improved, second
 from tvm_codl.plan.plan import Plan, PlannedOperator
+from tvm_codl.plan.reasons import reason
 
 if TYPE_CHECKING:
     from tvm_codl.plan.energy import Objective

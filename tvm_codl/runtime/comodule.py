@@ -10,10 +10,9 @@ import msgspec
 import numpy as np
 import tvm
 
-from tvm_codl.build.library import About, PortInfo
-from tvm_codl.build.program import MemoryBytes
 from tvm_codl.errors import DeviceError, UserError
-from tvm_codl.plan.settings import DEFAULT, Settings
+from tvm_codl.records.settings import DEFAULT, Settings
+from tvm_codl.runtime.about import About, MemoryBytes, PortInfo
 
 #: Bytes of a network of which no phone's caches keep anything between two runs.
 LARGE_NETWORK = 64 << 20

@@ -43,7 +43,7 @@ def source_key(sanitize: str = "") -> str:
 
 
 def build_dir(sanitize: str = "") -> Path:
-    from tvm_codl.device.opencl import cache_dir
+    from tvm_codl.paths import cache_dir
 
     return cache_dir() / "native" / (source_key(sanitize) + (f"-{sanitize.replace(',', '-')}" if sanitize else ""))
 

@@ -17,10 +17,10 @@ from pathlib import Path
 import filelock
 import msgspec
 
-from tvm_codl.device.opencl import cache_dir
 from tvm_codl.errors import UserError
-from tvm_codl.platforms import Platform, platform
+from tvm_codl.paths import cache_dir
 from tvm_codl.runtime import compile as native
+from tvm_codl.runtime.platforms import Platform, platform
 
 SOURCES = Path(__file__).parents[2] / "rpc_apps" / "cpp_rpc"
 _COEXEC = ("coexec/*.cc", "coexec/*.h", "opencl/*.cc", "opencl/*.h")

@@ -11,7 +11,7 @@ import pytest
 
 from tvm_codl.build.elf import check_android, check_library, read_linked
 from tvm_codl.errors import UserError
-from tvm_codl.platforms import PAGE_BYTES
+from tvm_codl.runtime.platforms import PAGE_BYTES
 
 SOURCE = "const char __tvm_dev_mblob[4096] = {1};\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tvm_codl.build import library
-from tvm_codl.schedule.target import cpu_target, gpu_target
+from tvm_codl.kernels.target import cpu_target, gpu_target
 
 
 def test_a_phone_with_another_processor_gets_its_linker(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,10 +15,10 @@ from tests.unit.measure.null_phone import PROFILE
 from tests.unit.plan.networks import convolutions
 from tests.unit.plan.test_search import legal
 from tvm_codl.cli.main import run
-from tvm_codl.plan.explain import uniform_plan
 from tvm_codl.plan.files import dump_plan
-from tvm_codl.plan.settings import Settings
-from tvm_codl.prepared import Prepared
+from tvm_codl.plan.reasons import uniform_plan
+from tvm_codl.records.settings import Settings
+from tvm_codl.relay.prepared import Prepared
 
 
 @contextlib.contextmanager
@@ -33,8 +33,8 @@ def test_settings_that_the_phone_cannot_do_are_refused(
     graph = convolutions(2)
     prepared = Prepared(SimpleNamespace(name="net"), graph, {}, None, legal(graph))  # type: ignore[arg-type]
     monkeypatch.setattr("tvm_codl.frontend.load.load_model", lambda source, shapes: object())
-    monkeypatch.setattr("tvm_codl.workflow.prepare", lambda model: prepared)
-    monkeypatch.setattr("tvm_codl.device.reach.connect", connected)
+    monkeypatch.setattr("tvm_codl.measure.workflow.prepare", lambda model: prepared)
+    monkeypatch.setattr("tvm_codl.device.connect.connect", connected)
     dump_plan(replace(uniform_plan(graph, "cpu"), settings=Settings(cpu_threads=9)), tmp_path / "plan.json")
     assert run([command, "net.onnx", "--plan", str(tmp_path / "plan.json")]) == 1
     out, err = capsys.readouterr()

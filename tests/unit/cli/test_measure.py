@@ -47,7 +47,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         calls.append({"phone": phone, "grid": True, **options})
         return []
 
-    workflow, reach = import_module("tvm_codl.workflow"), import_module("tvm_codl.device.reach")
+    workflow, reach = import_module("tvm_codl.measure.workflow"), import_module("tvm_codl.device.connect")
     monkeypatch.setattr(import_module("tvm_codl.cli.measure"), "load", lambda source, shape: source)
     monkeypatch.setattr(workflow, "prepare", lambda model: SimpleNamespace(name="net"))
     monkeypatch.setattr(workflow, "measure_network", network)
@@ -80,7 +80,7 @@ def test_the_result_is_printed_also_where_the_plan_cannot_be_written(
         path.parent.rmdir()
         yield "a phone"
 
-    monkeypatch.setattr(import_module("tvm_codl.device.reach"), "connect", meanwhile)
+    monkeypatch.setattr(import_module("tvm_codl.device.connect"), "connect", meanwhile)
     assert run(["measure", "zoo:small", "-o", str(path), "--json"]) == 1
     out, err = capsys.readouterr()
     assert json.loads(out)["measured"] == 3

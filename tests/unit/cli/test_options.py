@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from tvm_codl.cli.options import ShapeType
-from tvm_codl.device.reach import phone_from_options
+from tvm_codl.device.connect import phone_from_options
 from tvm_codl.device.spec import Local, Proxy, Tracker
 from tvm_codl.errors import UsageError
 

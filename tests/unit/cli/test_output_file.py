@@ -96,10 +96,12 @@ def test_a_bench_prints_its_report_also_where_the_timeline_cannot_be_written(
         return Report("net")
 
     monkeypatch.setattr(import_module("tvm_codl.cli.bench"), "load", lambda source, shape: source)
-    monkeypatch.setattr(import_module("tvm_codl.workflow"), "prepare", lambda model: SimpleNamespace(name="net"))
-    monkeypatch.setattr(import_module("tvm_codl.bench"), "bench", bench)
+    monkeypatch.setattr(
+        import_module("tvm_codl.measure.workflow"), "prepare", lambda model: SimpleNamespace(name="net")
+    )
+    monkeypatch.setattr(import_module("tvm_codl.measure.bench"), "bench", bench)
     connected = contextlib.nullcontext("a phone")
-    monkeypatch.setattr(import_module("tvm_codl.device.reach"), "connect", lambda place, timeout_s: connected)
+    monkeypatch.setattr(import_module("tvm_codl.device.connect"), "connect", lambda place, timeout_s: connected)
     assert run(["bench", "zoo:small", "--timeline", str(folder / "t.pftrace"), "--json"]) == 1
     out, err = capsys.readouterr()
     assert json.loads(out) == {"model": "net"}

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from tests.unit.plan.explain.test_what_if import planned, problem
 from tests.unit.plan.networks import convolutions
-from tests.unit.plan.test_what_if import planned, problem
 from tvm_codl.cli.main import run
 from tvm_codl.plan.files import dump_plan
 from tvm_codl.plan.plan import Placement

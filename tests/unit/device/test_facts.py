@@ -7,7 +7,7 @@ import pytest
 
 from tvm_codl.device import cores
 from tvm_codl.device.profile import DeviceProfile
-from tvm_codl.device.serve import address, command
+from tvm_codl.device.reference.serve import address, command
 from tvm_codl.errors import UsageError
 
 

@@ -13,14 +13,14 @@ import tvm
 
 from tests.unit.plan.networks import Network
 from tvm_codl.build.launches import Launch
-from tvm_codl.build.library import About
+from tvm_codl.build.limits import OverLimits
+from tvm_codl.build.pool import Outcome, last_line
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import DeviceError
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.measure.builders import Outcome, last_line
-from tvm_codl.measure.limits import OverLimits
 from tvm_codl.measure.probe import Probe
 from tvm_codl.records.record import ErrorNo
+from tvm_codl.runtime.about import About
 
 PROFILE = DeviceProfile(
     "null phone", "x86_64", "none", (0,), "llvm", "none", "opencl", max_work_group=256, local_memory=1024

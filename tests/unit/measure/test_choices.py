@@ -13,7 +13,7 @@ from tvm_codl.device.profile import Cluster, DeviceProfile
 from tvm_codl.errors import UserError
 from tvm_codl.measure.choices import check_settings, choose, core_sets, offered, race, varied
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
-from tvm_codl.plan.settings import DEFAULT, Settings
+from tvm_codl.records.settings import DEFAULT, Settings
 
 CLUSTERS = (Cluster((0, 1, 2, 3), 1800), Cluster((4, 5, 6), 2400), Cluster((7,), 2900))
 PHONE = DeviceProfile(

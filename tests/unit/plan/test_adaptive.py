@@ -18,7 +18,7 @@ from tvm_codl.plan.candidates import Candidate
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.search import replayed, search, tables
-from tvm_codl.plan.settings import Settings
+from tvm_codl.records.settings import Settings
 
 
 class Even:

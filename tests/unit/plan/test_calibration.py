@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.unit.plan.test_measured import given
+from tvm_codl.plan.baselines.greedy import greedy_chains
 from tvm_codl.plan.calibration import DOUBTED_LOOKS, Calibration, calibration, only
-from tvm_codl.plan.contenders import uniform
-from tvm_codl.plan.greedy import greedy_chains
 from tvm_codl.plan.measured import calibrated, correction, record_of
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.settings import Settings
+from tvm_codl.plan.shortlist import uniform
 from tvm_codl.records.plan_record import PlanRecord
+from tvm_codl.records.settings import Settings
 
 
 def ran(problem: Problem, plan: Plan, ratio: float) -> PlanRecord:

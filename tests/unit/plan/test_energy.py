@@ -20,8 +20,8 @@ from tvm_codl.plan.eliminate import evaluate
 from tvm_codl.plan.energy import Energy, least_energy
 from tvm_codl.plan.files import parse_plan, plan_json
 from tvm_codl.plan.plan import Placement
-from tvm_codl.plan.replay import Part, Step, Times, replay
 from tvm_codl.plan.search import find, search, tables
+from tvm_codl.plan.simulate import Part, Step, Times, replay
 
 FREE = SharingCost(0.0, 0.0, 0.0, 0.0)
 #: The CPU of ByFlops is three times as fast as the GPU.

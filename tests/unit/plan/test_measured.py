@@ -5,17 +5,17 @@ import math
 import pytest
 from msgspec.structs import replace
 
+from tests.unit.plan.baselines.test_baselines import problem
 from tests.unit.plan.networks import convolutions
-from tests.unit.plan.test_comparators import problem
-from tests.unit.plan.test_contenders import SHARING, Partial, narrow_wide
-from tvm_codl.plan.comparators import one_ratio
-from tvm_codl.plan.contenders import placements, uniform
-from tvm_codl.plan.greedy import greedy_chains
+from tests.unit.plan.test_shortlist import SHARING, Partial, narrow_wide
+from tvm_codl.plan.baselines.greedy import greedy_chains
+from tvm_codl.plan.baselines.uniform_ratio import one_ratio
 from tvm_codl.plan.measured import DOUBTED, correction, graph_digest, known_plans, record_of
 from tvm_codl.plan.plan import Placement
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.settings import Settings
+from tvm_codl.plan.shortlist import placements, uniform
 from tvm_codl.records.plan_record import PlanRecord
+from tvm_codl.records.settings import Settings
 
 
 def given(count: int, factor: float = 1.0) -> Problem:

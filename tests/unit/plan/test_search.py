@@ -14,9 +14,9 @@ from tvm_codl.errors import UserError
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis, axes
 from tvm_codl.plan.candidates import candidates
-from tvm_codl.plan.explain import ideal_ms, uniform_plan
 from tvm_codl.plan.files import parse_plan, plan_json
 from tvm_codl.plan.plan import Placement
+from tvm_codl.plan.reasons import ideal_ms, uniform_plan
 from tvm_codl.plan.search import find, search
 from tvm_codl.plan.verify import verify_plan
 

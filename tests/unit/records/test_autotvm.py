@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tvm import autotvm
 
-import tvm_codl.tuned
+import tvm_codl.kernels.tuned
 from tests.unit.records.strategies import KEYS, kernels, records
 from tests.unit.records.test_store import record
 from tvm_codl.records.autotvm import PIECE, Profile, kernel_line, piece_line, profile_line, read_line
@@ -109,7 +109,7 @@ def test_a_target_of_another_tvm_is_kept_as_it_is_written() -> None:
 
 
 def test_the_shipped_logs_come_out_byte_for_byte() -> None:
-    for path in sorted(Path(tvm_codl.tuned.__file__).parent.glob("*.log")):
+    for path in sorted(Path(tvm_codl.kernels.tuned.__file__).parent.glob("*.log")):
         lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
         made = [read_line(line) for line in lines]
         assert lines and [kernel_line(kernel) for kernel in made if isinstance(kernel, KernelRecord)] == lines

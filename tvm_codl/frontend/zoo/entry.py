@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from tvm_codl.device.opencl import cache_dir
 from tvm_codl.frontend.model import Shape
+from tvm_codl.paths import cache_dir
 
 
 @dataclass(frozen=True)

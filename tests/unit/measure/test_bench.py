@@ -1,0 +1,182 @@
+"""What ``bench`` leaves out, and what it says: on a phone and with libraries that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from tests.unit.measure.null_phone import PROFILE
+from tests.unit.plan.networks import Network
+from tests.unit.plan.test_search import legal
+from tvm_codl.build.pool import Outcome
+from tvm_codl.errors import UserError
+from tvm_codl.measure import bench as benches
+from tvm_codl.measure.bench import BenchReport, Operators, bench, unable
+from tvm_codl.measure.probe import Probe
+from tvm_codl.plan.files import load_plan
+from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
+from tvm_codl.records.record import ErrorNo, Piece, Record
+from tvm_codl.records.settings import Settings
+from tvm_codl.relay.prepared import Prepared
+
+PHONE = SimpleNamespace(profile=PROFILE)
+#: Milliseconds of each library.
+MS = {"cpu": 4.0, "gpu": 6.0, "coexec": 3.0}
+PLAN = Plan(
+    "net",
+    "null phone",
+    (PlannedOperator(0, "conv2d_0", Placement("gpu")), PlannedOperator(1, "conv2d_1", Placement("cpu"))),
+    predicted_ms=2.5,
+)
+
+
+def network() -> Prepared:
+    made = Network(1, 8, 8, 16)
+    made.conv(made.conv(0, 8), 24)
+    graph = made.graph()
+    model = SimpleNamespace(name="net", sample_inputs=dict)
+    return Prepared(model, graph, {}, None, legal(graph))  # type: ignore[arg-type]
+
+
+def record(probe: Probe, error: str = "", number: int = 0) -> Record:
+    times = () if error or number else (2.0,)
+    return Record(
+        probe.key, Piece("conv2d"), probe.processor, "null phone", "b", times, 1.0, error=error, error_no=number
+    )
+
+
+class Session:
+    """Every operator takes 2 ms; those in ``broken``, by their number and processor, do not run."""
+
+    def __init__(self, *broken: tuple[int, str]) -> None:
+        self.broken = broken
+
+    def measure(self, probes: Sequence[Probe]) -> list[Record]:
+        return [record(p, "out of registers" if (p.operator, p.processor) in self.broken else "") for p in probes]
+
+    def libraries(self, probes: Sequence[Probe]) -> list[tuple[Sequence[Probe], Outcome]]:
+        assert not {(p.operator, p.processor) for p in probes} & set(self.broken)
+        return [([probe], Outcome(Path("one.so"))) for probe in probes]
+
+
+class Library:
+    copied_bytes, sharing = 0, "map"
+
+    def run(self, inputs: Any) -> list[np.ndarray]:
+        return [np.zeros((1, 4), "float32")]
+
+    def timeline(self) -> list[Any]:
+        return []
+
+    def time_region(self, index: int, repeat: int, min_ms: float, network_bytes: int) -> list[float]:
+        return [2.0] * repeat
+
+
+def with_session(monkeypatch: pytest.MonkeyPatch, *broken: tuple[int, str]) -> None:
+    monkeypatch.setattr(benches, "measuring", lambda *_: Session(*broken))
+    monkeypatch.setattr(benches, "open_remote", lambda *_: Library())
+
+
+def report(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, *broken: tuple[int, str], **options: Any
+) -> tuple[BenchReport, list[str]]:
+    """The report of a network of which some operators do not run, and what was said."""
+    with_session(monkeypatch, *broken)
+    for changed, double in {
+        "make_plan": lambda *_, **__: PLAN,
+        "toolchain": lambda *_: None,
+        "libraries_for": lambda prepared, plans, *_: {name: Path(f"{name}.so") for name in plans},
+        "open_library": lambda *_: Library(),
+        "reference_outputs": lambda *_: [np.zeros((1, 4), "float32")],
+        "rounds": lambda modules, _: {name: [MS[name]] for name in modules},
+        "calm_down": lambda: None,
+        "overlap": lambda _: 0.5,
+        "cache_dir": lambda: folder / "cache",
+    }.items():
+        monkeypatch.setattr(benches, changed, double)
+    said: list[str] = []
+    records = folder / "records.sqlite"
+    return bench(network(), PHONE, repeat=2, log=said.append, records=records, **options), said
+
+
+def test_who_does_not_run_an_operator_is_named_with_the_first_of_them_and_its_error() -> None:
+    graph = network().graph
+    first, second = (
+        [p for p in benches.whole_probes(graph) if p.operator == number and p.processor == "gpu"] for number in (0, 1)
+    )
+    assert unable(graph, []) == {}
+    assert unable(graph, [record(*second, "out of registers")]) == {
+        "gpu": "operator 1 (conv2d_1) does not run there: out of registers"
+    }
+    both = [record(*second, "out of registers"), record(*first, number=ErrorNo.BUILD_TIMEOUT)]
+    assert unable(graph, both) == {"gpu": "operator 0 (conv2d_0) does not run there: BUILD_TIMEOUT"}
+
+
+def test_an_operator_that_one_processor_does_not_run_is_ideally_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for broken, ideal in (((), 2.0), (((1, "gpu"),), 3.0), (((1, "gpu"), (0, "cpu")), 4.0)):
+        with_session(monkeypatch, *broken)
+        operators = Operators(network(), PHONE, None, tmp_path / "records.sqlite", print)  # type: ignore[arg-type]
+        operators.measure()
+        assert operators.ideal_ms() == pytest.approx(ideal)
+        assert set(operators.unable) == {on for _, on in broken}
+
+
+def test_a_network_that_runs_everywhere_is_compared_with_both(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found, said = report(monkeypatch, tmp_path)
+    assert found.cpu_ms is not None and found.gpu_ms is not None
+    assert (found.cpu_ms.median, found.gpu_ms.median, found.coexec_ms.median) == (4.0, 6.0, 3.0)
+    assert (found.best_single, found.best_single_ms, found.speedup) == ("cpu", 4.0, pytest.approx(4 / 3))
+    assert found.ratios == "speedup 1.33, efficiency 0.67, overlap 0.50"
+    assert not any("alone" in line for line in said)
+
+
+def test_a_processor_that_does_not_run_an_operator_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found, said = report(monkeypatch, tmp_path, (1, "cpu"))
+    fields = msgspec.json.decode(msgspec.json.encode(found))
+    assert fields["cpu_ms"] is None and fields["gpu_ms"]["median"] == 6.0
+    assert (fields["best_single"], fields["best_single_ms"], fields["speedup"]) == ("gpu", 6.0, 2.0)
+    assert "not run on the cpu alone: operator 1 (conv2d_1) does not run there: out of registers" in said
+
+
+def test_where_neither_runs_all_operators_there_is_nothing_to_compare_with(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found, said = report(monkeypatch, tmp_path, (1, "gpu"), (0, "cpu"))
+    fields = msgspec.json.decode(msgspec.json.encode(found))
+    for name in ("cpu_ms", "gpu_ms", "best_single", "best_single_ms", "speedup"):
+        assert fields[name] is None, name
+    assert fields["coexec_ms"]["median"] == 3.0
+    assert found.ratios == "no processor alone to compare with, efficiency 1.33, overlap 0.50"
+    assert sum("alone" in line for line in said) == 2
+
+
+def test_the_plan_that_was_made_is_kept_and_its_path_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found, said = report(monkeypatch, tmp_path)
+    path = Path(found.plan)
+    assert path.parent == tmp_path / "cache" / "plans"
+    assert path.name.startswith("net.") and path.name.endswith(".plan.json")
+    assert load_plan(path) == PLAN
+    assert f"plan: {path}" in said
+    found, _ = report(monkeypatch, tmp_path, plan_path=str(tmp_path / "mine.json"))
+    assert found.plan == str(tmp_path / "mine.json")
+    assert load_plan(found.plan) == PLAN
+
+
+def test_a_plan_that_was_given_stays_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found, _ = report(monkeypatch, tmp_path, plan=PLAN, plan_path="by-hand.json")
+    assert found.plan == "by-hand.json"
+    assert not (tmp_path / "cache").exists()
+
+
+def test_settings_that_the_phone_cannot_do_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="9 CPU threads are more than there are cores"):
+        report(monkeypatch, tmp_path, plan=replace(PLAN, settings=Settings(cpu_threads=9)))

@@ -1,0 +1,65 @@
+"""From a model and a phone to measurements, on a null device: what is asked of the measuring session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.unit.cost.latency import latency, network
+from tests.unit.measure.null_meter import NullMeter
+from tvm_codl.cost.model import CostModel, samples_of
+from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.graph.split import axes
+from tvm_codl.measure import learning
+from tvm_codl.measure.learning import measure_grid, measure_network
+from tvm_codl.measure.probe import Probe, whole_probes
+from tvm_codl.records.workload import Workload
+
+GRAPH = network()
+PREPARED: Any = SimpleNamespace(graph=GRAPH, axes={o.id: axes(o, GRAPH) for o in GRAPH.operators}, name="net")
+PHONE = SimpleNamespace(profile=SimpleNamespace(name="null device"))
+#: The costliest operator on the GPU.
+BAD = max(
+    (probe for probe in whole_probes(GRAPH) if probe.processor == "gpu"),
+    key=lambda probe: latency(Workload.from_key(probe.key), "cpu"),
+)
+
+
+@pytest.fixture()
+def meters(monkeypatch: pytest.MonkeyPatch) -> list[NullMeter]:
+    """The sessions that are opened, of which in the first one a candidate fails."""
+    opened: list[NullMeter] = []
+
+    def measuring(prepared: Any, phone: Any, tools: Any, store: Any, log: Any) -> NullMeter:
+        meter = NullMeter(GRAPH, store)
+        if not opened:
+            meter.bad = {(BAD.key, BAD.processor)}
+        opened.append(meter)
+        return meter
+
+    tools = SimpleNamespace(cpu=None, gpu=None, kernel_id="b")
+    monkeypatch.setattr(learning, "toolchain", lambda profile, records: tools)
+    monkeypatch.setattr(learning, "measuring", measuring)
+    monkeypatch.setattr(learning, "measure_sharing", lambda phone, cpu, gpu: SharingCost(0.002, 0.002))
+    monkeypatch.setattr(learning, "learner", lambda profile, tools: lambda records: CostModel.fit(samples_of(records)))
+    monkeypatch.setattr(learning, "grid_probes", lambda graph, axes: whole_probes(graph))
+    return opened
+
+
+def test_what_failed_is_tried_again_when_asked(meters: list[NullMeter], tmp_path: Path) -> None:
+    retried: list[list[Probe]] = []
+    for budget, again in (("22", False), ("4", False), ("4", True)):
+        measure_network(PREPARED, PHONE, budget=budget, records=tmp_path / "records.sqlite", retry_failed=again)
+        retried.append(meters[-1].retried)
+    assert retried == [[], [], [BAD]]
+
+
+def test_so_it_is_in_a_grid(meters: list[NullMeter], tmp_path: Path) -> None:
+    for again in (False, True):
+        found = measure_grid(PREPARED, PHONE, records=tmp_path / "records.sqlite", retry_failed=again)
+        assert len(found) == len(whole_probes(GRAPH))
+        assert [record.ok for record in found].count(False) == (not again)
+        assert meters[-1].retried == (whole_probes(GRAPH) if again else [])

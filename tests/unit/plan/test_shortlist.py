@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.unit.plan.baselines.test_baselines import Uneven, problem
+from tests.unit.plan.networks import Network, convolutions
+from tests.unit.plan.test_candidates import ByFlops
+from tvm_codl.cost.contention import Contention, Side
+from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.plan import calibration
+from tvm_codl.plan.plan import Placement, Plan
+from tvm_codl.plan.problem import Problem
+from tvm_codl.plan.search import find
+from tvm_codl.plan.shortlist import FAR_MARGIN, MARGIN, MOST, apart, contenders, placements, uniform
+from tvm_codl.plan.verify import verify_plan
+from tvm_codl.records.workload import Workload
+
+SHARING = SharingCost(0.02, 0.02, 0.0, 0.3, contention=Contention(Side(0.05), Side(0.1)))
+
+
+def single(plan: Plan) -> bool:
+    return bool(calibration.alone(line.placement.on for line in plan.operators))
+
+
+class Partial(ByFlops):
+    """A device of which each processor does not run operators with so many output channels, nor pieces of them."""
+
+    def __init__(self, **channels: int) -> None:
+        self.channels = channels
+
+    def predict(self, workloads: Sequence[Workload], processor: str) -> NDArray[np.float64]:
+        broken = [(w.whole or w).out_c == self.channels.get(processor) for w in workloads]
+        return np.where(broken, np.inf, super().predict(workloads, processor))
+
+
+def narrow_wide() -> OpGraph:
+    """Three convolutions of 32, 48 and 40 channels."""
+    network = Network(1, 24, 24, 32)
+    return network.graph(network.conv(network.conv(network.conv(0, 32), 48), 40))
+
+
+def found(given: Problem) -> tuple[Problem, list]:  # type: ignore[type-arg]
+    best = find(given.graph, given.options, given.sharing, given.axes, "net", "phone").plan
+    return given, contenders(given, best)
+
+
+def branches() -> OpGraph:
+    network = Network(1, 40, 40, 16)
+    stem = network.conv(0, 32)
+    left, right = network.conv(stem, 64), network.conv(stem, 64, 1)
+    return network.graph(network.conv(network.add(left, right), 16))
+
+
+def test_contenders_are_few_legal_different_and_near_the_best() -> None:
+    for graph, costs in ((convolutions(6, size=24), ByFlops()), (branches(), Uneven())):
+        given, chosen = found(problem(graph, costs, SHARING))
+        assert 1 <= len(chosen) <= MOST
+        assert chosen[0].origin == "the search"
+        for one in chosen:
+            verify_plan(one.plan, graph, given.axes)
+            assert not single(one.plan)
+            margin = FAR_MARGIN if one.origin in ("one ratio", "greedy chains", "codl") else MARGIN
+            assert 0 < one.plan.predicted_ms <= chosen[0].plan.predicted_ms * (1 + margin)
+        for a, b in combinations(chosen, 2):
+            assert apart(a.plan, b.plan)
+            assert placements(a.plan) != placements(b.plan)
+
+
+def test_a_plan_that_was_fast_before_is_among_them_however_slow_it_is_predicted() -> None:
+    given = problem(convolutions(6, size=24), ByFlops(), SHARING)
+    best = find(given.graph, given.options, given.sharing, given.axes).plan
+    slow = given.plan(given.split([(node, Placement("split", "height", 1)) for node in range(6)]), "by hand")
+    assert slow.predicted_ms > best.predicted_ms * (1 + MARGIN)
+    chosen = contenders(given, best, [slow])
+    assert [one.plan for one in chosen[:2]] == [best, slow]
+    assert all(one.plan != slow for one in contenders(given, best))
+
+
+def test_several_plans_that_were_fast_before_have_names_of_their_own() -> None:
+    given = problem(convolutions(6, size=24), ByFlops(), SHARING)
+    best = find(given.graph, given.options, given.sharing, given.axes).plan
+    rows = [given.placed([Placement("split", "height", at)] * 6, "by hand") for at in (16, 17, 18)]
+    chosen = contenders(given, best, rows, margin=10.0)
+    assert len({one.origin for one in chosen}) == len(chosen) == MOST
+    assert chosen[1].plan == rows[0]
+
+
+def test_where_sharing_is_hopeless_there_is_nothing_to_look_at() -> None:
+    given, chosen = found(problem(convolutions(3), ByFlops(), SharingCost(1e3, 1e3, 1e3, 1e3)))
+    assert chosen == []
+    alone = uniform(given)
+    assert alone["cpu"].predicted_ms < alone["gpu"].predicted_ms
+    assert all(single(plan) for plan in alone.values())
+
+
+def test_a_processor_that_does_not_run_every_operator_is_no_plan_by_itself() -> None:
+    given, chosen = found(problem(narrow_wide(), Partial(gpu=48), SHARING))
+    assert list(uniform(given)) == ["cpu"]
+    assert chosen
+    for one in chosen:
+        assert one.plan.predicted_ms > 0
+        assert one.plan.operators[1].placement == Placement("cpu")
+
+
+def test_where_neither_processor_runs_all_there_are_contenders_alone() -> None:
+    given, chosen = found(problem(narrow_wide(), Partial(gpu=48, cpu=40), SHARING))
+    assert uniform(given) == {}
+    assert chosen
+    for one in chosen:
+        assert one.plan.predicted_ms > 0
+        assert [line.placement.on for line in one.plan.operators[1:]] == ["cpu", "gpu"]
+
+
+def test_a_plan_of_which_a_part_cannot_run_is_no_contender() -> None:
+    given, chosen = found(problem(narrow_wide(), Partial(gpu=48), SHARING))
+    halves = given.placed([Placement("split", "height", 12)] * 3, "by hand")
+    assert halves.predicted_ms == 0, "a plan's JSON has no infinity"
+    assert contenders(given, chosen[0].plan, [halves]) == chosen

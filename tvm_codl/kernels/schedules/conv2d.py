@@ -1,0 +1,144 @@
+"""Convolution in NHWC with packed weights: compute and schedule for both processors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import autotvm, te
+from tvm.topi.nn.utils import get_pad_tuple
+from tvm.topi.utils import get_const_tuple, traverse_inline
+
+from tvm_codl.kernels.schedules.elementwise import schedule_stage
+from tvm_codl.kernels.schedules.image import read_from_image
+from tvm_codl.kernels.schedules.kernel import define_tiles, problem_on, schedule_tile, tiles_of
+from tvm_codl.kernels.target import is_gpu, vector_lanes
+from tvm_codl.kernels.tiles import vectors
+
+TASK = "conv2d_nhwc.codl"
+TAG = "conv2d_nhwc_codl"
+
+
+def lanes_for(channels: int, target: tvm.target.Target) -> int:
+    """The largest vector of the target that divides ``channels``; 1 if none does."""
+    return vectors.lanes_for(channels, vector_lanes(target))
+
+
+def packing(channels: int, positions: int, target: tvm.target.Target) -> tuple[int, bool]:
+    """:func:`tvm_codl.kernels.tiles.vectors.packing` for a target's vectors."""
+    return vectors.packing(channels, positions, vector_lanes(target))
+
+
+def padded(data: te.Tensor, top: int, left: int, height: int, width: int) -> te.Tensor:
+    """``data`` (N, H, W, C) with zeros around it, ``height`` × ``width`` in all; ``data`` itself if that is its size."""
+    n, h, w, c = get_const_tuple(data.shape)
+    if (top, left, height, width) == (0, 0, h, w):
+        return data
+    zero = tvm.tir.const(0, data.dtype)
+
+    def value(b: Any, y: Any, x: Any, ch: Any) -> Any:
+        inside = [y >= top, y < top + h] if top or height > top + h else []
+        inside += [x >= left, x < left + w] if left or width > left + w else []
+        here = data[b, y - top, x - left, ch]
+        return tvm.tir.if_then_else(tvm.tir.likely(tvm.tir.all(*inside)), here, zero) if inside else here
+
+    return te.compute((n, height, width, c), value, name="data_pad")
+
+
+@autotvm.register_topi_compute(TASK)
+def conv2d(
+    cfg: autotvm.ConfigEntity,
+    data: te.Tensor,
+    kernel: te.Tensor,
+    strides: tuple[int, int],
+    padding: tuple[int, ...],
+    dilation: tuple[int, int],
+    out_dtype: str,
+) -> te.Tensor:
+    """``data`` (N, H, W, IC); ``kernel`` (OC/v, KH, KW, IC, v), or (KH, KW, IC, OC), which is packed as it runs."""
+    n, h, w, channels_in = get_const_tuple(data.shape)
+    kh, kw = get_const_tuple(kernel.shape)[1:3] if len(kernel.shape) == 5 else get_const_tuple(kernel.shape)[:2]
+    (sh, sw), (dh, dw) = strides, dilation
+    top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dh + 1, (kw - 1) * dw + 1))
+    rows = (h + top + bottom - (kh - 1) * dh - 1) // sh + 1
+    columns = (w + left + right - (kw - 1) * dw - 1) // sw + 1
+    weights = kernel if len(kernel.shape) == 5 else _pack(kernel, rows * columns)
+    blocks, lanes = int(weights.shape[0]), int(weights.shape[4])
+    channels = blocks * lanes if len(kernel.shape) == 5 else int(kernel.shape[3])
+    problem = problem_on(
+        tvm.target.Target.current(), rows, columns, blocks * lanes, kh * kw * channels_in, channels_in, lanes
+    )
+    tiles = define_tiles(cfg, problem)
+    whole = -(-columns // tiles.columns) * tiles.columns  # tails are computed on zeros and not stored
+    need_h, need_w = (rows - 1) * sh + (kh - 1) * dh + 1, (whole - 1) * sw + (kw - 1) * dw + 1
+    # A copy is made only where the window leaves the input; what the window never reaches stays where it is.
+    source = (
+        padded(data, top, left, max(need_h, top + h), max(need_w, left + w))
+        if (top or left or need_h > h or need_w > w)
+        else data
+    )
+    ry, rx = te.reduce_axis((0, kh), "ry"), te.reduce_axis((0, kw), "rx")
+    rc = te.reduce_axis((0, channels_in), "rc")
+    acc = te.compute(
+        (n, rows, whole, blocks, lanes),
+        lambda b, y, x, block, lane: te.sum(
+            source[b, y * sh + ry * dh, x * sw + rx * dw, rc].astype(out_dtype)
+            * weights[block, ry, rx, rc, lane].astype(out_dtype),
+            axis=[ry, rx, rc],
+        ),
+        name="acc",
+    )
+    cfg.add_flop(2 * n * rows * columns * channels * kh * kw * channels_in)
+    return te.compute(
+        (n, rows, columns, channels),
+        lambda b, y, x, c: acc[b, y, x, c // lanes, c % lanes],
+        name="conv2d",
+        tag=TAG,
+    )
+
+
+@autotvm.register_topi_schedule(TASK)
+def schedule_conv2d(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
+    outs = [outs] if isinstance(outs, te.Tensor) else outs
+    s = te.create_schedule([t.op for t in outs])
+    gpu = is_gpu(tvm.target.Target.current())
+
+    def visit(op: te.Operation) -> None:
+        if op.tag == TAG:
+            _schedule(s, cfg, outs[0], op.output(0), gpu)
+
+    traverse_inline(s, outs[0].op, visit)
+    return s
+
+
+def _schedule(s: te.Schedule, cfg: autotvm.ConfigEntity, out: te.Tensor, conv: te.Tensor, gpu: bool) -> None:
+    (acc,) = conv.op.input_tensors
+    source, weights = acc.op.input_tensors
+    _, rows, columns, _ = get_const_tuple(conv.shape)
+    blocks, lanes = get_const_tuple(acc.shape)[3:]
+    kh, kw = (int(axis.dom.extent) for axis in acc.op.reduce_axis[:2])
+    channels_in = int(source.shape[3])
+    problem = problem_on(
+        tvm.target.Target.current(), rows, columns, blocks * lanes, kh * kw * channels_in, channels_in, lanes
+    )
+    if not conv.op.same_as(out.op):
+        s[conv].compute_inline()
+    for stage in (source, weights):
+        if isinstance(stage.op, te.ComputeOp):
+            schedule_stage(s, stage, gpu)
+    read_from_image(s, weights, acc)
+    schedule_tile(s, out, acc, tiles_of(cfg, problem), rows=True, gpu=gpu)
+
+
+def _pack(kernel: te.Tensor, positions: int) -> te.Tensor:
+    """(KH, KW, IC, OC) as (ceil(OC/v), KH, KW, IC, v)."""
+    kh, kw, channels_in, channels = get_const_tuple(kernel.shape)
+    lanes, fill = packing(channels, positions, tvm.target.Target.current())
+    zero = tvm.tir.const(0, kernel.dtype)
+
+    def value(block: Any, y: Any, x: Any, k: Any, lane: Any) -> Any:
+        channel = block * lanes + lane
+        here = kernel[y, x, k, channel]
+        return tvm.tir.if_then_else(channel < channels, here, zero) if fill else here
+
+    return te.compute((-(-channels // lanes), kh, kw, channels_in, lanes), value, name="packed_weights")

@@ -1,0 +1,127 @@
+"""Dense layers and batched matrix products: the inner kernel of the convolution over rows of a matrix."""
+
+from __future__ import annotations
+
+import tvm
+from tvm import autotvm, te
+from tvm.topi.utils import get_const_tuple, traverse_inline
+
+from tvm_codl.kernels.schedules.conv2d import lanes_for
+from tvm_codl.kernels.schedules.elementwise import schedule_stage
+from tvm_codl.kernels.schedules.image import read_from_image
+from tvm_codl.kernels.schedules.kernel import define_tiles, problem_on, schedule_tile, tiles_of
+from tvm_codl.kernels.target import is_gpu
+
+DENSE = "dense.codl"
+BATCH_MATMUL = "batch_matmul.codl"
+TAG = "matmul_codl"
+
+
+@autotvm.register_topi_compute(DENSE)
+def dense(cfg: autotvm.ConfigEntity, data: te.Tensor, weight: te.Tensor, out_dtype: str) -> te.Tensor:
+    """``data`` (M, K); ``weight`` (N/v, K, v), or (N, K), which is packed as it runs; result (M, N)."""
+    m, k = get_const_tuple(data.shape)
+    if len(weight.shape) == 2:
+        n = int(weight.shape[0])
+        lanes = lanes_for(n, tvm.target.Target.current())
+        plain = weight
+        weight = te.compute(
+            (n // lanes, k, lanes), lambda block, r, lane: plain[block * lanes + lane, r], name="packed_weights"
+        )
+    blocks, _, lanes = get_const_tuple(weight.shape)
+    tiles = define_tiles(cfg, problem_on(tvm.target.Target.current(), 1, m, blocks * lanes, k, k, lanes))
+    whole = -(-m // tiles.columns) * tiles.columns
+    rows = data if whole == m else _padded_rows(data, whole)
+    r = te.reduce_axis((0, k), "k")
+    acc = te.compute(
+        (whole, blocks, lanes),
+        lambda i, block, lane: te.sum(
+            rows[i, r].astype(out_dtype) * weight[block, r, lane].astype(out_dtype), axis=[r]
+        ),
+        name="acc",
+    )
+    cfg.add_flop(2 * m * k * blocks * lanes)
+    return te.compute((m, blocks * lanes), lambda i, j: acc[i, j // lanes, j % lanes], name="dense", tag=TAG)
+
+
+@autotvm.register_topi_compute(BATCH_MATMUL)
+def batch_matmul(
+    cfg: autotvm.ConfigEntity, x: te.Tensor, y: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: str
+) -> te.Tensor:
+    """``x`` (B, M, K), or (B, K, M) if ``transpose_a``; ``y`` (B, K, N), or (B, N, K) if ``transpose_b``.
+
+    A batch of 1 on either side is broadcast.  ``y`` is packed as it runs.
+    """
+    batch_x, *shape_x = get_const_tuple(x.shape)
+    batch_y, *shape_y = get_const_tuple(y.shape)
+    k, m = shape_x if transpose_a else shape_x[::-1]
+    n = shape_y[0] if transpose_b else shape_y[1]
+    lanes = lanes_for(n, tvm.target.Target.current())
+    batch, blocks = max(batch_x, batch_y), n // lanes
+    packed = te.compute(
+        (batch_y, blocks, k, lanes),
+        lambda b, block, r, lane: y[(b, block * lanes + lane, r) if transpose_b else (b, r, block * lanes + lane)],
+        name="packed_weights",
+    )
+    tiles = define_tiles(cfg, problem_on(tvm.target.Target.current(), 1, m, n, k, k, lanes))
+    whole = -(-m // tiles.columns) * tiles.columns
+    rows = x
+    if transpose_a or whole != m:
+        zero = tvm.tir.const(0, x.dtype)
+        rows = te.compute(
+            (batch_x, whole, k),
+            lambda b, i, r: tvm.tir.if_then_else(i < m, x[(b, r, i) if transpose_a else (b, i, r)], zero),
+            name="rows",
+        )
+    r = te.reduce_axis((0, k), "k")
+    acc = te.compute(
+        (batch, whole, blocks, lanes),
+        lambda b, i, block, lane: te.sum(
+            rows[b if batch_x > 1 else 0, i, r].astype(out_dtype)
+            * packed[b if batch_y > 1 else 0, block, r, lane].astype(out_dtype),
+            axis=[r],
+        ),
+        name="acc",
+    )
+    cfg.add_flop(2 * batch * m * n * k)
+    return te.compute((batch, m, n), lambda b, i, j: acc[b, i, j // lanes, j % lanes], name="batch_matmul", tag=TAG)
+
+
+@autotvm.register_topi_schedule(DENSE)
+def schedule_dense(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
+    return _schedule(cfg, outs)
+
+
+@autotvm.register_topi_schedule(BATCH_MATMUL)
+def schedule_batch_matmul(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
+    return _schedule(cfg, outs)
+
+
+def _schedule(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
+    outs = [outs] if isinstance(outs, te.Tensor) else outs
+    s = te.create_schedule([t.op for t in outs])
+    gpu = is_gpu(tvm.target.Target.current())
+
+    def visit(op: te.Operation) -> None:
+        if op.tag != TAG:
+            return
+        (acc,) = op.input_tensors
+        m, n = get_const_tuple(op.output(0).shape)[-2:]
+        k = int(acc.op.reduce_axis[0].dom.extent)
+        if not op.same_as(outs[0].op):
+            s[op].compute_inline()
+        for stage in acc.op.input_tensors:
+            if isinstance(stage.op, te.ComputeOp):
+                schedule_stage(s, stage, gpu)
+        read_from_image(s, acc.op.input_tensors[1], acc)
+        tiles = tiles_of(cfg, problem_on(tvm.target.Target.current(), 1, m, n, k, k, int(acc.shape[-1])))
+        schedule_tile(s, outs[0], acc, tiles, rows=False, gpu=gpu)
+
+    traverse_inline(s, outs[0].op, visit)
+    return s
+
+
+def _padded_rows(data: te.Tensor, rows: int) -> te.Tensor:
+    m, k = get_const_tuple(data.shape)
+    zero = tvm.tir.const(0, data.dtype)
+    return te.compute((rows, k), lambda i, r: tvm.tir.if_then_else(i < m, data[i, r], zero), name="rows")

@@ -1,0 +1,218 @@
+"""Everything without an inner kernel: element-wise operators, data movement, pooling, reductions, softmax.
+
+One way for all of them, on both processors.  What TVM calls injective is inlined; each stage that is left becomes a
+loop nest of its own, whose innermost axis is cut into vectors and whose outer axes are shared out in chunks: a task on
+the CPU, a work-item on the GPU.  No stage uses local memory or barriers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tvm
+from tvm import te, tir
+from tvm.topi import tag
+
+from tvm_codl.kernels.schedules.access import (
+    boundaries,
+    dtypes,
+    extents_of,
+    has_scalar_part,
+    inlined,
+    is_flat,
+    reads_along_last,
+    reduces_last,
+    reduction_size,
+    used_in_place,
+)
+from tvm_codl.kernels.target import is_gpu, vector_lanes
+
+FEW = 4  # channels
+UNROLL = 32  # vectors of one pixel
+CHUNK = 4096  # results per work-item: with fewer, starting it shows
+
+
+def schedule_stages(outs: list[te.Tensor] | te.Tensor) -> te.Schedule:
+    """Any graph of compute stages, correct on both processors."""
+    outs = [outs] if isinstance(outs, te.Tensor) else list(outs)
+    s = te.create_schedule([t.op for t in outs])
+    gpu = is_gpu(tvm.target.Target.current())
+    roots = _inline(s, [t.op for t in outs])
+    attached = _attached(s, outs, roots)
+    for op in roots:
+        if op in attached:
+            continue
+        inner = attached_to(op, attached)
+        if op.reduce_axis:
+            _schedule_reduction(s, op, gpu)
+        elif inner is not None:
+            _schedule_epilogue(s, op, inner, gpu)
+        else:
+            schedule_stage(s, op.output(0), gpu)
+    return s
+
+
+def schedule_stage(s: te.Schedule, stage: te.Tensor, gpu: bool) -> None:
+    """A stage without reduction at the root: vectors inside, chunks outside."""
+    axes = list(s[stage].op.axis)
+    if not axes:
+        _scalar(s, stage.op, gpu)
+        return
+    lanes = stage_lanes(stage.op)
+    if lanes == 1 and len(axes) > 1 and is_flat(stage.op):
+        lanes = _lanes(math.prod(extents_of(stage.op)), vector_lanes(tvm.target.Target.current()))
+        axes = [s[stage].fuse(*axes)]
+        extents = [math.prod(extents_of(stage.op))]
+    else:
+        extents = extents_of(stage.op)
+    if lanes == 1 and len(axes) > 1 and extents[-1] <= FEW and reads_along_last(stage.op):
+        # A loop over three channels is too short for a compiler's vectors; over a row of them it is not.
+        axes = [*axes[:-2], s[stage].fuse(*axes[-2:])]
+        extents = [*extents[:-2], extents[-2] * extents[-1]]
+    pieces = extents[-1] // lanes
+    last = _finish(s[stage], axes, extents, lanes, 1, gpu)
+    # Written out, the condition of each block of a concatenation is a constant.
+    compared = any(boundaries(part, part.axis[-1].var) for part in inlined(stage.op) if part.axis)
+    if len(axes) > 1 and pieces <= UNROLL and compared:
+        s[stage].unroll(last)
+
+
+def stage_lanes(op: te.ComputeOp) -> int:
+    """How many neighbours on the last axis one vector holds; 1 where the expression has no vector form."""
+    if not op.axis:
+        return 1
+    extent = int(op.axis[-1].dom.extent)
+    for part in inlined(op):
+        last = part.axis[-1].var if part.axis else None
+        if any(t != "float32" for t in dtypes(part)) or any(has_scalar_part(body, last) for body in part.body):
+            return 1
+        extent = math.gcd(extent, *boundaries(part, last))
+    return _lanes(extent, vector_lanes(tvm.target.Target.current()))
+
+
+def _inline(s: te.Schedule, outputs: list[te.Operation]) -> list[te.ComputeOp]:
+    """Inlines injective stages; the compute stages that are left, outputs first."""
+    roots: list[te.ComputeOp] = []
+    seen: set[te.Operation] = set()
+
+    def visit(op: te.Operation) -> None:
+        if op in seen or not isinstance(op, te.ComputeOp):
+            return
+        seen.add(op)
+        if op not in outputs and tag.is_injective(op.tag) and not op.reduce_axis:
+            s[op].compute_inline()
+        else:
+            roots.append(op)
+        for tensor in op.input_tensors:
+            visit(tensor.op)
+
+    for op in outputs:
+        visit(op)
+    return roots
+
+
+def _attached(s: te.Schedule, outs: list[te.Tensor], roots: list[te.ComputeOp]) -> dict[te.ComputeOp, te.ComputeOp]:
+    """The reduction that the output's element-wise tail continues, if there is one and it has the output's shape."""
+    final = outs[0].op
+    if len(outs) != 1 or len(roots) != 2 or final.reduce_axis or not final.same_as(roots[0]):
+        return {}
+    inner = roots[1]
+    same = inner.num_outputs == 1 and inner.reduce_axis and extents_of(inner) == extents_of(final) and inner.axis
+    return {inner: final} if same and not reduces_last(inner) and used_in_place(final, inner) else {}
+
+
+def attached_to(op: te.ComputeOp, attached: dict[te.ComputeOp, te.ComputeOp]) -> te.ComputeOp | None:
+    return next((inner for inner, final in attached.items() if final == op), None)
+
+
+def _schedule_epilogue(s: te.Schedule, op: te.ComputeOp, inner: te.ComputeOp, gpu: bool) -> None:
+    lanes = min(stage_lanes(op), stage_lanes(inner))
+    at = _finish(s[op], list(s[op].op.axis), extents_of(op), lanes, reduction_size(inner), gpu)
+    _accumulate(s, inner.output(0), op.output(0), at, lanes)
+
+
+def _schedule_reduction(s: te.Schedule, op: te.ComputeOp, gpu: bool) -> None:
+    """A reduction whose result goes to memory.  The accumulator stays in registers."""
+    if not op.axis or op.num_outputs > 1:
+        _plain_reduction(s, op, gpu)
+        return
+    out = op.output(0)
+    by_row = reduces_last(op)
+    lanes = 1 if by_row else stage_lanes(op)
+    acc = s.cache_write(out, "local")
+    at = _finish(s[out], list(s[out].op.axis), extents_of(op), lanes, reduction_size(op), gpu)
+    if by_row:
+        _accumulate_row(s, acc, out, at)
+    else:
+        _accumulate(s, acc, out, at, lanes)
+
+
+def _plain_reduction(s: te.Schedule, op: te.ComputeOp, gpu: bool) -> None:
+    if op.axis:
+        _finish(s[op], list(s[op].op.axis), extents_of(op), 1, reduction_size(op), gpu)
+    else:
+        _scalar(s, op, gpu)
+
+
+def _accumulate(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any, lanes: int) -> None:
+    s[acc].compute_at(s[out], at)
+    s[acc].set_scope("local")
+    if lanes > 1:
+        *outer, last = s[acc].op.axis
+        block, lane = s[acc].split(last, lanes)
+        s[acc].reorder(*outer, block, *s[acc].op.reduce_axis, lane)
+        s[acc].vectorize(lane)
+
+
+def _accumulate_row(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any) -> None:
+    """A row's sum or maximum in as many partial ones as a vector has lanes."""
+    s[acc].compute_at(s[out], at)
+    k = s[acc].op.reduce_axis[-1]
+    extent = int(k.dom.extent) if isinstance(k.dom.extent, tir.IntImm) else 1
+    lanes = _lanes(extent, vector_lanes(tvm.target.Target.current()))
+    body = s[acc].op.body[0]
+    scalar = any(t != "float32" for t in dtypes(s[acc].op)) or has_scalar_part(body, k.var)
+    if lanes == 1 or scalar:
+        return
+    _, inner = s[acc].split(k, lanes)
+    partial = s.rfactor(acc, inner, len(s[acc].op.axis))
+    s[partial].compute_at(s[acc], s[acc].op.axis[-1])
+    s[partial].set_scope("local")
+    *outer, lane = s[partial].op.axis
+    s[partial].reorder(*outer, *s[partial].op.reduce_axis, lane)
+    s[partial].vectorize(lane)
+
+
+def _finish(stage: te.schedule.Stage, axes: list, extents: list[int], lanes: int, work: int, gpu: bool):
+    """Cuts ``axes`` into vectors, loops and chunks; returns the axis that encloses one vector.
+
+    Axes inside a chunk stay loops, as a fused index would cost a division for each vector.
+    """
+    axes, extents = list(axes), list(extents)
+    if lanes > 1:
+        block, lane = stage.split(axes[-1], lanes)
+        stage.vectorize(lane)
+        axes[-1], extents[-1] = block, extents[-1] // lanes
+    room = max(1, CHUNK // (lanes * work))
+    inside: list[Any] = []
+    while len(axes) > 1 and extents[-1] <= room:
+        inside.insert(0, axes.pop())
+        room //= extents.pop()
+    factor = max(d for d in range(1, max(1, min(room, extents[-1])) + 1) if extents[-1] % d == 0)
+    outer, inner = stage.split(axes.pop(), factor)
+    items = stage.fuse(*axes, outer)
+    if gpu:
+        stage.bind(items, te.thread_axis("blockIdx.x"))
+    else:
+        stage.parallel(items)
+    return inside[-1] if inside else inner
+
+
+def _scalar(s: te.Schedule, op: te.ComputeOp, gpu: bool) -> None:
+    if gpu:
+        s[op].bind(s[op].fuse(), te.thread_axis("blockIdx.x"))
+
+
+def _lanes(extent: int, widest: int) -> int:
+    return next((n for n in (16, 8, 4) if n <= widest and extent % n == 0), 1)

@@ -1,0 +1,118 @@
+"""The inner kernel that convolutions and matrix products share: its loops on a CPU and on a GPU.
+
+Results lie as (..., x, c).  They are computed in a buffer ``acc`` laid out (..., x, c // lanes, c % lanes), which the
+schedule keeps in registers: a tile of it is computed where the last operator of the fused group needs it, so that
+bias, residual and activation cost no pass over memory.  Weights lie as (c // lanes, ..., k, c % lanes).
+"""
+
+from __future__ import annotations
+
+import math
+
+import tvm
+from tvm import autotvm, te
+
+from tvm_codl.kernels.target import group_size
+from tvm_codl.kernels.tiles.tiles import KNOBS, VECTOR_REGISTERS, Problem, Tiles, candidates, choose, fit, from_knobs
+
+TUNED_PAIRS = 4
+
+
+def problem_on(
+    target: tvm.target.Target, rows: int, columns: int, channels: int, depth: int, channels_in: int, lanes: int
+) -> Problem:
+    """The problem with what ``target`` has: a real GPU gives a work-item fewer registers and wants many of them."""
+    threads = group_size(target)
+    registers = VECTOR_REGISTERS if threads == 1 else VECTOR_REGISTERS // 2
+    return Problem(rows, columns, channels, depth, channels_in, lanes, registers, threads)
+
+
+def define_tiles(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
+    """Declares the knobs to AutoTVM and returns the tiles that ``cfg`` stands for."""
+    pairs = candidates(problem, TUNED_PAIRS)
+    default = choose(problem)
+    cfg.define_knob("columns", _distinct(default.columns, *(c for c, _ in pairs)))
+    cfg.define_knob("blocks", _distinct(default.blocks, *(b for _, b in pairs)))
+    cfg.define_knob("unroll", [u for u in (1, 2) if problem.channels_in % u == 0])
+    cfg.define_knob("rows", _distinct(default.rows, *(r for r in (1, 2, 4) if problem.rows % r == 0)))
+    cfg.define_knob("weights_first", _distinct(default.weights_first, 0, 1))
+    cfg.define_knob("threads", [1] if default.threads == 1 else _distinct(default.threads, 32, 16, 1))
+    # A tile that does not fit the registers lives in memory: it is slow to run, and ten times slower to compile.
+    cfg.multi_filter(
+        filter=lambda knobs: (knobs["columns"].val + 1) * knobs["blocks"].val + 1 <= max(problem.registers, 3)
+    )
+    return tiles_of(cfg, problem)
+
+
+def tiles_of(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
+    if cfg.is_fallback:
+        return choose(problem)
+    return fit(from_knobs({name: cfg[name].val for name in KNOBS}), problem)
+
+
+def schedule_tile(s: te.Schedule, out: te.Tensor, acc: te.Tensor, tiles: Tiles, rows: bool, gpu: bool) -> None:
+    """Schedules ``out`` and ``acc``.  ``rows``: the axis before the columns may be cut into rows per work-item."""
+    *outer, x, c = s[out].op.axis
+    lanes = int(acc.shape[-1])
+    # Channels that the last vector does not fill are stored in narrower ones.
+    width = math.gcd(int(c.dom.extent), lanes)
+    block, lane = s[out].split(c, width)
+    group, block = s[out].split(block, tiles.blocks * (lanes // width))
+    strip, x = s[out].split(x, tiles.columns)
+    if rows:
+        *outer, y = outer
+        y, y_inner = s[out].split(y, tiles.rows)
+        s[out].reorder(*outer, group, y, y_inner, strip, x, block, lane)
+        spatial = [y, y_inner, strip]
+    else:
+        y, strip = s[out].split(strip, 1)
+        s[out].reorder(*outer, group, y, strip, x, block, lane)
+        spatial = [y, strip]
+    s[out].vectorize(lane)
+    s[out].unroll(x)
+    s[out].unroll(block)
+    _schedule_accumulators(s, out, acc, strip, tiles)
+    if gpu and tiles.threads > 1:
+        _bind_threads(s, out, outer, group, spatial, acc, tiles)
+        return
+    first, second = (group, y) if tiles.weights_first else (y, group)
+    s[out].reorder(*outer, first, second)
+    if gpu:
+        _bind_grid(s, out, outer, first, second)
+    else:
+        s[out].parallel(s[out].fuse(*outer, first, second))
+
+
+def _schedule_accumulators(
+    s: te.Schedule, out: te.Tensor, acc: te.Tensor, at: te.schedule.IterVar, tiles: Tiles
+) -> None:
+    s[acc].compute_at(s[out], at)
+    s[acc].set_scope("local")
+    *outer, x, block, lane = s[acc].op.axis
+    *window, k = s[acc].op.reduce_axis
+    depth = int(k.dom.extent)
+    k, step = s[acc].split(k, depth if depth <= 4 else tiles.unroll)
+    s[acc].reorder(*outer, *window, k, step, x, block, lane)
+    for axis in (step, x, block):
+        s[acc].unroll(axis)
+    s[acc].vectorize(lane)
+
+
+def _bind_grid(s, out, outer, first, second) -> None:
+    """One work-item a group.  The device walks ``x`` fastest, so ``second`` is the one that changes first."""
+    s[out].bind(second, te.thread_axis("blockIdx.x"))
+    s[out].bind(s[out].fuse(*outer, first), te.thread_axis("blockIdx.y"))
+
+
+def _bind_threads(s, out, outer, group, spatial, acc, tiles) -> None:
+    """Neighbouring work-items take neighbouring channels: their weights are adjacent and their inputs the same."""
+    s[out].reorder(*outer, *spatial, group)
+    item = s[out].fuse(*outer, *spatial, group)
+    grid, thread = s[out].split(item, tiles.threads)
+    s[out].bind(grid, te.thread_axis("blockIdx.x"))
+    s[out].bind(thread, te.thread_axis("threadIdx.x"))
+    s[acc].compute_at(s[out], thread)
+
+
+def _distinct(*values: int) -> list[int]:
+    return list(dict.fromkeys(values))

@@ -1,0 +1,211 @@
+"""Which of our kernels serves which Relay operator, for targets with our key."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import tvm
+from tvm import relay, te, topi
+from tvm.relay.op import op as registry
+from tvm.relay.op import strategy as stock
+from tvm.target.generic_func import get_native_generic_func
+
+from tvm_codl.kernels.schedules import conv2d as conv
+from tvm_codl.kernels.schedules import dense as products
+from tvm_codl.kernels.schedules import depthwise, exponential
+from tvm_codl.kernels.schedules.elementwise import schedule_stages
+from tvm_codl.kernels.target import CPU_KEY, GPU_KEY, KEY, is_gpu
+
+_WINDOWED = frozenset(
+    f"nn.{kind}{dims}d"
+    for kind in ("max_pool", "avg_pool", "adaptive_max_pool", "adaptive_avg_pool", "global_max_pool", "global_avg_pool")
+    for dims in (1, 2, 3)
+) | {"nn.lrn", "nn.l2_normalize", "nn.pad", "nn.dilate", "nn.upsampling", "image.resize2d"}
+_PACKED = re.compile(r"OHWI\d*o$")
+
+
+def _schedule_stages(attrs: Any, outs: Any, target: tvm.target.Target) -> Any:
+    with target:
+        if all(isinstance(op, te.ComputeOp | te.PlaceholderOp) for op in _operations(outs)):
+            return schedule_stages(outs)
+        # Loops written by hand bind their own threads; only what was fused behind them is left to schedule.
+        return (topi.cuda if is_gpu(target) else topi.x86).schedule_injective(outs)
+
+
+def _operations(outs: Any) -> list[te.Operation]:
+    found = [t.op for t in outs]
+    for op in found:
+        found.extend(t.op for t in op.input_tensors if t.op not in found)
+    return found
+
+
+def _one(compute: Any, schedule: Any, name: str) -> relay.op.OpStrategy:
+    strategy = registry.OpStrategy()
+    strategy.add_implementation(compute, schedule, name=name)
+    return strategy
+
+
+def _is_float(*tensors: Any) -> bool:
+    return all(t.dtype == "float32" for t in tensors)
+
+
+def _global_pool(reduce: Any) -> Any:
+    """One result for each channel: TVM's own windows have extents that it cannot simplify."""
+
+    def compute(attrs: Any, inputs: Any, out_type: Any) -> Any:
+        axes = [i for i, name in enumerate(str(attrs.layout)) if name in "HW"]
+        return [reduce(inputs[0], axes)]
+
+    return compute
+
+
+def _mean(data: te.Tensor, axes: list[int]) -> te.Tensor:
+    count = math.prod(int(data.shape[axis]) for axis in axes)
+    return topi.multiply(topi.sum(data, axes, keepdims=True), tvm.tir.const(1.0 / count, data.dtype))
+
+
+_COMPUTES = {
+    "nn.global_avg_pool2d": _global_pool(_mean),
+    "nn.global_max_pool2d": _global_pool(lambda data, axes: topi.max(data, axes, keepdims=True)),
+}
+
+
+def _strategy_of(compute: Any) -> Any:
+    return lambda attrs, inputs, out_type, target: _one(compute, _schedule_stages, "stages.codl")
+
+
+def _register_stages() -> None:
+    """Takes over each operator that has one compute for all targets and is element-wise, a reduction or a pooling.
+
+    TVM copies such operators' schedules, target by target, when it is imported; a later registration with the schedule
+    itself would not be seen.
+    """
+    for name in tvm.ir.Op.list_op_names():
+        operator = tvm.ir.Op.get(name)
+        compute = _COMPUTES.get(name) or operator.get_attr("FTVMCompute")
+        pattern = operator.get_attr("TOpPattern")
+        simple = pattern is not None and int(pattern) <= relay.op.OpPattern.COMM_REDUCE
+        if compute is not None and operator.get_attr("FTVMStrategy") is not None and (simple or name in _WINDOWED):
+            get_native_generic_func(f"{name}_strategy").register(_strategy_of(compute), [KEY], allow_override=True)
+
+
+_register_stages()
+
+
+def _exponential_strategy(name: str, ours: Any) -> Any:
+    plain = tvm.ir.Op.get(name).get_attr("FTVMCompute")
+
+    def strategy(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
+        compute = (lambda attrs, inputs, out_type: [ours(inputs[0])]) if _is_float(*inputs) else plain
+        return _one(compute, _schedule_stages, "stages.codl")
+
+    return strategy
+
+
+for _name, _compute, _key in (
+    ("exp", exponential.exp, CPU_KEY),
+    ("sigmoid", exponential.sigmoid, CPU_KEY),
+    ("tanh", exponential.tanh, CPU_KEY),
+    ("erf", exponential.erf, KEY),
+):
+    get_native_generic_func(f"{_name}_strategy").register(
+        _exponential_strategy(_name, _compute), [_key], allow_override=True
+    )
+
+
+@stock.generic.softmax_strategy.register(CPU_KEY)
+def _softmax_cpu(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
+    compute = exponential.softmax if _is_float(*inputs) else topi.nn.softmax
+    return _one(stock.generic.wrap_compute_softmax(compute), _schedule_stages, "softmax.codl")
+
+
+def _fallback(name: str, gpu: bool) -> Any:
+    """TVM's own strategy of the other keys of our targets."""
+    return getattr(stock.cuda if gpu else stock.x86, f"{name}_{'cuda' if gpu else 'cpu'}")
+
+
+@stock.generic.concatenate_strategy.register(KEY)
+def _concatenate(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
+    return _one(stock.generic.wrap_compute_concat(topi.concatenate), _schedule_stages, "concatenate.codl")
+
+
+@stock.generic.layout_transform_strategy.register(KEY)
+def _layout_transform(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
+    compute = stock.generic.wrap_compute_layout_transform(topi.layout_transform)
+    return _one(compute, _schedule_stages, "layout_transform.codl")
+
+
+@stock.generic.softmax_strategy.register(KEY)
+def _softmax(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
+    return _one(stock.generic.wrap_compute_softmax(topi.nn.softmax), _schedule_stages, "softmax.codl")
+
+
+@stock.generic.log_softmax_strategy.register(KEY)
+def _log_softmax(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
+    return _one(stock.generic.wrap_compute_softmax(topi.nn.log_softmax), _schedule_stages, "log_softmax.codl")
+
+
+@stock.generic.conv2d_strategy.register(KEY)
+def _conv2d(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
+    data, kernel = inputs
+    layout, kernel_layout, groups = attrs.data_layout, attrs.kernel_layout, int(attrs.groups)
+    wrap, schedule = stock.generic.wrap_compute_conv2d, stock.generic.wrap_topi_schedule
+    if _is_float(data, kernel) and layout == "NHWC":
+        channels = int(out_type.shape[3])
+        if groups == 1 and (kernel_layout == "HWIO" or _PACKED.match(kernel_layout)):
+            return _one(wrap(conv.conv2d), schedule(conv.schedule_conv2d), "conv2d_nhwc.codl")
+        if groups == int(data.shape[3]) == int(kernel.shape[2]) and kernel_layout == "HWOI":
+            compute, scheduled = depthwise.depthwise_conv2d, depthwise.schedule_depthwise
+            return _one(wrap(compute), schedule(scheduled), "depthwise_conv2d_nhwc.codl")
+        if kernel_layout == "HWIO" and channels % groups == 0:
+            return _one(wrap(topi.nn.group_conv2d_nhwc, has_groups=True), _schedule_stages, "group_conv2d_nhwc.codl")
+    if layout == "NCHW" and is_gpu(target):
+        # TVM's own schedules for OpenCL use barriers and local memory.
+        plain = topi.nn.conv2d_nchw if groups == 1 else topi.nn.group_conv2d_nchw
+        return _one(wrap(plain, has_groups=groups > 1), _schedule_stages, "conv2d_nchw.codl")
+    return _fallback("conv2d_strategy", is_gpu(target))(attrs, inputs, out_type, target)
+
+
+@stock.generic.conv2d_transpose_strategy.register(GPU_KEY)
+def _conv2d_transpose(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
+    groups = int(attrs.groups)
+    plain = topi.nn.conv2d_transpose_nchw if groups == 1 else topi.nn.group_conv2d_transpose_nchw
+    compute = stock.generic.wrap_compute_conv2d_transpose(plain, has_groups=groups > 1)
+    return _one(compute, _schedule_stages, "conv2d_transpose_nchw.codl")
+
+
+@stock.generic.dense_strategy.register(KEY)
+def _dense(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
+    if not _is_float(*inputs):
+        return _fallback("dense_strategy", is_gpu(target))(attrs, inputs, out_type, target)
+
+    def compute(attrs: Any, inputs: Any, out_type: Any) -> Any:
+        return [products.dense(inputs[0], inputs[1], out_type.dtype)]
+
+    return _one(compute, stock.generic.wrap_topi_schedule(products.schedule_dense), "dense.codl")
+
+
+stock.generic.dense_pack_strategy.register(KEY)(_dense)
+
+
+@stock.generic.batch_matmul_strategy.register(KEY)
+def _batch_matmul(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
+    if not _is_float(*inputs):
+        return _fallback("batch_matmul_strategy", is_gpu(target))(attrs, inputs, out_type, target)
+
+    def compute(attrs: Any, inputs: Any, out_type: Any) -> Any:
+        x, y = inputs[0], stock.generic.copy_if_identical(inputs[0], inputs[1])
+        return [products.batch_matmul(x, y, bool(attrs.transpose_a), bool(attrs.transpose_b), out_type.dtype)]
+
+    return _one(compute, stock.generic.wrap_topi_schedule(products.schedule_batch_matmul), "batch_matmul.codl")
+
+
+@stock.generic.matmul_strategy.register(KEY)
+def _matmul(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
+    def compute(attrs: Any, inputs: Any, out_type: Any) -> Any:
+        a, b = bool(attrs.transpose_a), bool(attrs.transpose_b)
+        return [topi.nn.matmul(inputs[0], inputs[1], None, out_type.dtype, a, b)]
+
+    return _one(compute, _schedule_stages, "matmul.codl")

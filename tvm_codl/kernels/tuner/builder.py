@@ -1,0 +1,190 @@
+"""BatchBuilder: AutoTVM's builder for many configurations of one kernel.
+
+Several of them make one library, each under a function name of its own, so that linking, sending and loading are done
+once for all; libraries are built in forked processes, which have everything in memory already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import tvm
+from tvm.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
+from tvm.autotvm.measure.measure import Builder
+from tvm.autotvm.measure.measure_methods import BuildResult
+from tvm.autotvm.task.space import InstantiationError
+from tvm.topi.utils import get_const_tuple
+
+from tvm_codl.build.library import export
+from tvm_codl.build.pool import Outcome, build_all, last_line
+from tvm_codl.records.record import ErrorNo
+
+#: As networks are built, but for the checks of arguments: a fifth of the compiler's time, and none of the kernel's.
+PASS_CONFIG = {"tir.disable_cse_tir": True, "tir.disable_assert": True}
+#: Configurations that a tuner proposes at once, and the most that make one library.
+BATCH, TOGETHER = 16, 8
+
+Compile = Callable[..., Any]
+
+
+class Built(BuildResult):
+    """An AutoTVM build result whose library holds other configurations too: this one is ``function``."""
+
+    function: str
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """What the builder says of one configuration: arguments as (shape, type), or why it is not in the library."""
+
+    function: str
+    arguments: tuple[tuple[tuple[int, ...], str], ...] = ()
+    failure: int = 0
+    error: str = ""
+
+
+class BatchBuilder(Builder):
+    """Builds what a tuner proposes: ``autotvm.measure_option(builder=BatchBuilder(), runner=BatchRunner(phone))``.
+
+    ``timeout`` seconds are allowed for each configuration; ``batch`` is how many a tuner proposes at once; ``fcompile`` links
+    a library (``ndk.create_shared`` for a phone; the host's compiler by default).
+    """
+
+    def __init__(
+        self,
+        timeout: float = 30.0,
+        batch: int = BATCH,
+        workers: int = 0,
+        together: int = TOGETHER,
+        fcompile: Compile | None = None,
+    ) -> None:
+        super().__init__(timeout, batch)
+        self.workers, self.together, self.fcompile = workers, together, fcompile
+        self.build_kwargs: Mapping[str, Any] = {}
+        self._folder: Path | None = None
+        self._count = 0
+
+    def build(self, measure_inputs: Sequence[MeasureInput]) -> list[Built | MeasureResult]:
+        """One result for each input, in their order.  The libraries last until the next call."""
+        self.close()
+        self._folder = Path(tempfile.mkdtemp(prefix="tvm_codl-kernels-"))
+        results: dict[int, Built | MeasureResult] = {}
+        workers = self.workers or len(os.sched_getaffinity(0))
+        numbers = list(range(len(measure_inputs)))
+        size = max(1, min(self.together, -(-len(numbers) // workers)))
+        groups: list[Sequence[int]] = [numbers[a : a + size] for a in range(0, len(numbers), size)]
+        while groups:
+            groups = self._build(groups, measure_inputs, results)
+        return [results[i] for i in numbers]
+
+    def close(self) -> None:
+        """Removes the libraries of the last call."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # the interpreter may be half gone
+            self.close()
+
+    def _build(
+        self,
+        groups: Sequence[Sequence[int]],
+        inputs: Sequence[MeasureInput],
+        results: dict[int, Built | MeasureResult],
+    ) -> list[Sequence[int]]:
+        """Builds each group as one library; returns those to try again, because one of them took the rest along."""
+        assert self._folder is not None
+        places = []
+        for _ in groups:
+            self._count += 1
+            places.append(self._folder / f"kernels-{self._count}.so")
+        checks = dict(self.build_kwargs.get("checks", {}).get("gpu", {}))
+
+        def one(index: int) -> Path:
+            return _library([inputs[i] for i in groups[index]], places[index], checks, self.fcompile)
+
+        again: list[Sequence[int]] = []
+        started = time.monotonic()
+        limits = [self.timeout * len(group) for group in groups]
+        for index, outcome in build_all(len(groups), one, self.workers, limits.__getitem__):
+            group, each_s = groups[index], (time.monotonic() - started) / len(groups[index])
+            if outcome.path is not None:
+                parts = msgspec.json.decode(outcome.path.read_bytes(), type=list[_Part])
+                for i, part in zip(group, parts, strict=True):
+                    results[i] = _result(part, places[index], each_s)
+            elif len(group) == 1:
+                results[group[0]] = _failed(outcome, each_s)
+            else:
+                half = len(group) // 2
+                again += [group[:half], group[half:]]
+        return again
+
+
+def failed(number: int, error: BaseException | str, seconds: float) -> MeasureResult:
+    """AutoTVM's result of a candidate that has no times: its costs are a trace and an error."""
+    error = RuntimeError(error) if isinstance(error, str) else error
+    return MeasureResult(("", error), number, seconds, time.time())
+
+
+def _library(inputs: Sequence[MeasureInput], path: Path, checks: Mapping[str, int], fcompile: Compile | None) -> Path:
+    """Builds ``inputs`` into ``path`` and says how each went in a file beside it, which it returns."""
+    functions: dict[Any, Any] = {}
+    parts = []
+    for number, one in enumerate(inputs):
+        name = f"candidate_{number}"
+        try:
+            lowered, arguments = _lower(one, name, checks)
+        except Exception as error:  # a schedule raises whatever it likes
+            number = ErrorNo.INSTANTIATION_ERROR if isinstance(error, InstantiationError) else ErrorNo.COMPILE_HOST
+            parts.append(_Part(name, (), number, last_line(error)))
+            continue
+        functions.update(lowered.functions)
+        parts.append(_Part(name, tuple((tuple(get_const_tuple(x.shape)), str(x.dtype)) for x in arguments)))
+    if functions:
+        target = inputs[0].target
+        with target, tvm.transform.PassContext(opt_level=3, config=PASS_CONFIG):
+            target = target if target.host else target.with_host(target)
+            # Not tvm.build, which would lower once more what is lowered.
+            module = tvm.get_global_func("driver.tir_to_runtime")({target: tvm.IRModule(functions)}, target.host)
+        export(module, path, fcompile)
+    about = path.with_suffix(".json")
+    about.write_bytes(msgspec.json.encode(parts))
+    return about
+
+
+def _lower(one: MeasureInput, name: str, checks: Mapping[str, int]) -> tuple[tvm.IRModule, Any]:
+    """TIR of one configuration.  Raises :class:`InstantiationError` where it is illegal or over the device's limits."""
+    with one.target, tvm.transform.PassContext(opt_level=3, config=PASS_CONFIG):
+        schedule, arguments = one.task.instantiate(one.config)
+        if not one.config.valid():
+            raise InstantiationError(str(one.config.errors))
+        lowered = tvm.lower(schedule, arguments, name=name)
+    if checks and not all(tvm.tir.analysis.verify_gpu_code(f, dict(checks)) for f in lowered.functions.values()):
+        raise InstantiationError(f"over a limit of the device: {dict(checks)}")
+    return lowered, arguments
+
+
+def _result(part: _Part, path: Path, seconds: float) -> Built | MeasureResult:
+    if part.error:
+        number = MeasureErrorNo.INSTANTIATION_ERROR if part.failure == ErrorNo.INSTANTIATION_ERROR else _COMPILE
+        kind = InstantiationError if part.failure == ErrorNo.INSTANTIATION_ERROR else RuntimeError
+        return failed(number, kind(part.error), seconds)
+    built = Built(str(path), part.arguments, None, seconds)
+    built.function = part.function
+    return built
+
+
+_COMPILE = MeasureErrorNo.COMPILE_HOST
+
+
+def _failed(outcome: Outcome, seconds: float) -> MeasureResult:
+    late = outcome.failure == ErrorNo.BUILD_TIMEOUT
+    return failed(MeasureErrorNo.BUILD_TIMEOUT if late else _COMPILE, outcome.error, seconds)

@@ -1,0 +1,267 @@
+"""BatchRunner: AutoTVM's runner over one session that stays open.
+
+Stock AutoTVM asks the tracker for a new session, sends a library and fills its arguments anew for each configuration.
+Here a library of several is sent once and the arguments are made once for a kernel.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
+from tvm.autotvm.measure.measure import Runner
+from tvm.autotvm.measure.measure_methods import BuildResult
+
+from tvm_codl.build.pool import last_line
+from tvm_codl.device.deadline import TimeUp, within
+from tvm_codl.errors import CodlError, DeviceError
+from tvm_codl.kernels.target import is_gpu
+from tvm_codl.kernels.tuner.builder import failed
+
+ENTRY = "__tvm_main__"  # the one function of a library that another builder made
+#: A candidate may take this many times as long as the best so far, and this long to be made ready by the driver.
+SLOWER, READY_S = 30.0, 10.0
+#: How often the session may end with one candidate, before that candidate is to blame.
+TRIES = 2
+LOSSES = 5
+#: Libraries that stay loaded: finalists are measured in turn.
+LIBRARIES = 4
+LOAD_S, LEAVE_S = 30.0, 5.0
+
+Log = Callable[[str], None]
+Keep = Callable[[MeasureInput, MeasureResult], None]
+
+
+class _Lost(Exception):
+    """The phone's session has ended, or cannot be used any more because a call, ``late``, does not return."""
+
+    def __init__(self, words: str, late: TimeUp | None = None) -> None:
+        super().__init__(words)
+        self.late = late
+
+
+class BatchRunner(Runner):
+    """Times what a builder made on ``phone`` (:class:`~tvm_codl.device.connect.Phone`), on the processor of the task's target.
+
+    ``number``, ``repeat`` and ``min_repeat_ms`` mean what they mean to ``autotvm.RPCRunner``, and as there the largest and
+    the smallest of more than two repeats are left out.  ``timeout`` seconds are the most for one candidate; with a
+    result to compare with, less.  ``keep`` is called with each result as soon as it is there.
+    """
+
+    def __init__(
+        self,
+        phone: Any,
+        number: int = 4,
+        repeat: int = 3,
+        min_repeat_ms: int = 0,
+        timeout: float = 20.0,
+        keep: Keep = lambda one, result: None,
+        log: Log = lambda _: None,
+        patience_s: float = 60.0,
+        limits: Mapping[str, int] | None = None,
+    ) -> None:
+        super().__init__(timeout, 1)
+        self.phone, self.keep, self.log, self.patience_s = phone, keep, log, patience_s
+        self.number, self.repeat, self.min_repeat_ms = number, repeat, min_repeat_ms
+        self.limits = limits
+        self.best_s = 0.0
+        self._opened = -1
+        self._losses = 0
+        self._libraries: dict[str, Any] = {}
+        self._arguments: tuple[Any, list[Any]] = (None, [])
+        self._stuck: list[object] = []
+        self._together: dict[str, list[str]] = {}  # the functions of libraries not loaded yet
+
+    def set_task(self, task: Any) -> None:
+        """Starts with another kernel: nothing is known of its times."""
+        super().set_task(task)
+        self.best_s = 0.0
+        self._forget()
+
+    def get_build_kwargs(self) -> dict[str, Any]:
+        """What the device allows, by the names of ``tvm.tir.analysis.verify_gpu_code``."""
+        if not is_gpu(self.task.target):
+            return {"checks": {}}
+        return {"checks": {"gpu": dict(self.limits if self.limits is not None else gpu_limits(self.phone.profile))}}
+
+    def run(
+        self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult | MeasureResult]
+    ) -> list[MeasureResult]:
+        """One result for each input.  Raises :class:`DeviceError` where the phone does not come back."""
+        results = []
+        self._together = {}
+        for built in build_results:
+            if hasattr(built, "function"):
+                self._together.setdefault(built.filename, []).append(built.function)
+        for one, built in zip(measure_inputs, build_results, strict=True):
+            result = built if isinstance(built, MeasureResult) else self._measured(one, built)
+            results.append(result)
+            self.keep(one, result)
+        return results
+
+    def interleaved(
+        self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult], rounds: int
+    ) -> list[list[float]]:
+        """Seconds of each input, ``rounds`` times in turn, so that drift meets them all alike; none where one fails."""
+        times: list[list[float]] = [[] for _ in measure_inputs]
+        bad: set[int] = set()
+        for _ in range(rounds):
+            for index, (one, built) in enumerate(zip(measure_inputs, build_results, strict=True)):
+                if index not in bad:
+                    result = built if isinstance(built, MeasureResult) else self._measured(one, built)
+                    if result.error_no != MeasureErrorNo.NO_ERROR:
+                        bad.add(index)
+                    else:
+                        times[index].append(min(result.costs))
+        return [[] if index in bad else found for index, found in enumerate(times)]
+
+    def _measured(self, one: MeasureInput, built: BuildResult) -> MeasureResult:
+        if built.error is not None:  # of another builder
+            return failed(MeasureErrorNo.COMPILE_HOST, str(built.error[1]), built.time_cost)
+        started = time.monotonic()
+        number, words = MeasureErrorNo.RUNTIME_DEVICE, ""
+        for _ in range(TRIES):
+            try:
+                costs = self._times(one, built)
+            except _Lost as lost:
+                self._recover(str(lost), lost.late)
+                words = f"the phone's session ended with it: {lost}"
+                continue
+            except TimeUp as late:
+                self._recover(str(late), late)
+                number, words = MeasureErrorNo.RUN_TIMEOUT, f"the run was {late}"
+                break
+            except tvm.error.TVMError as error:
+                words = last_line(error)
+                break
+            self._losses = 0
+            seconds = time.monotonic() - started + built.time_cost
+            mean = sum(costs) / len(costs)
+            self.best_s = min(self.best_s or mean, mean)
+            return MeasureResult(costs, MeasureErrorNo.NO_ERROR, seconds, time.time())
+        return failed(number, words, time.monotonic() - started + built.time_cost)
+
+    def _times(self, one: MeasureInput, built: BuildResult) -> tuple[float, ...]:
+        device = self.phone.gpu if is_gpu(one.target) else self.phone.cpu
+        module, arguments = self._ready(built, device)
+
+        def timed() -> tuple[float, ...]:
+            evaluate = module.time_evaluator(
+                getattr(built, "function", ENTRY),
+                device,
+                number=self.number,
+                repeat=self.repeat,
+                min_repeat_ms=self.min_repeat_ms,
+            )
+            return tuple(float(x) for x in evaluate(*arguments).results)
+
+        costs = self._call(self._limit_s(), timed)
+        return tuple(sorted(costs)[1:-1]) if len(costs) > 2 else costs
+
+    def _limit_s(self) -> float:
+        if not self.best_s:
+            return self.timeout
+        runs = 1 + self.repeat * max(self.number, self.min_repeat_ms * 1e-3 / self.best_s)
+        return min(self.timeout, READY_S + SLOWER * runs * self.best_s)
+
+    def _ready(self, built: BuildResult, device: Any) -> tuple[Any, list[Any]]:
+        """The library, loaded unless it was the last one's, and arguments of random numbers."""
+        if self._opened != self.phone.opened:
+            self._forget()
+            self._opened = self.phone.opened
+        if built.filename not in self._libraries:
+            while len(self._libraries) >= LIBRARIES:
+                del self._libraries[next(iter(self._libraries))]
+            limit = LOAD_S + READY_S * len(self._together.get(built.filename, ()))
+            self._libraries[built.filename] = self._prepared(limit, lambda: self._load(built, device))
+        wanted = (str(device), tuple(built.arg_info))
+        if self._arguments[0] != wanted:
+            self._arguments = (None, [])
+            self._arguments = (wanted, self._prepared(LOAD_S, lambda: self._filled(built.arg_info, device)))
+        return self._libraries[built.filename], self._arguments[1]
+
+    def _load(self, built: BuildResult, device: Any) -> Any:
+        remote, path = self.phone.remote, Path(built.filename)
+        name = f"{path.stem}-{time.time_ns()}{path.suffix}"
+        remote.upload(str(path), name)
+        try:
+            module = remote.load_module(name)
+            self._warm_up(module, name, built, device)
+            return module
+        finally:
+            remote.remove(name)
+
+    def _warm_up(self, module: Any, name: str, built: BuildResult, device: Any) -> None:
+        """Has a driver that can do so compile all kernels of a library at once.
+
+        If the session ends with it, the library's candidates are tried one by one.
+        """
+        functions = self._together.pop(built.filename, ())
+        if device.device_type != self.phone.gpu.device_type or len(functions) < 2:
+            return
+        try:
+            warm_up = self.phone.remote.get_function("codl.warm_up")
+        except AttributeError:
+            return  # not this phone
+        try:
+            warm_up(module, name, json.dumps(functions), json.dumps(built.arg_info))
+        except tvm.error.TVMError:
+            if not self.phone.alive():
+                raise
+            # One of them does not compile: it will say so itself.
+
+    def _filled(self, arguments: Sequence[tuple[tuple[int, ...], str]], device: Any) -> list[Any]:
+        fill = self.phone.remote.get_function("tvm.contrib.random.random_fill")
+        made = [tvm.nd.empty(shape, dtype, device) for shape, dtype in arguments]
+        for array in made:
+            fill(array)
+        device.sync()
+        return made
+
+    def _prepared(self, limit_s: float, work: Callable[[], Any]) -> Any:
+        """As :meth:`_call` for what comes before a candidate runs: that it takes too long is not the candidate's fault."""
+        try:
+            return self._call(limit_s, work)
+        except TimeUp as late:
+            raise _Lost(f"it was {late} with loading a library", late) from late
+
+    def _call(self, limit_s: float, work: Callable[[], Any]) -> Any:
+        """``work`` on the phone.  Raises :class:`TimeUp`, :class:`_Lost`, and the phone's own errors."""
+        try:
+            return within(limit_s, work)
+        except TimeUp:
+            raise
+        except (CodlError, tvm.error.TVMError, OSError) as error:
+            if isinstance(error, tvm.error.TVMError) and self.phone.alive():
+                raise
+            raise _Lost(last_line(error)) from error
+
+    def _forget(self) -> None:
+        self._libraries, self._arguments = {}, (None, [])
+
+    def _recover(self, words: str, late: TimeUp | None = None) -> None:
+        """Another session on the phone.  Raises :class:`DeviceError` where there is none, or where they all end at once."""
+        self._losses += 1
+        self.phone.drop()
+        if late is not None:
+            late.thread.join(LEAVE_S)
+            if late.thread.is_alive():  # it holds a lock that freeing what was loaded would wait for
+                self._stuck += [self._libraries, self._arguments]
+        self._forget()
+        if self._losses > LOSSES:
+            raise DeviceError("the phone goes away again and again", words, "look at its log")
+        self.log(f"the phone's session has ended ({words}); opening another")
+        self.phone.reopen(self.patience_s, self.log)
+
+
+def gpu_limits(profile: Any) -> dict[str, int]:
+    """A :class:`~tvm_codl.device.profile.DeviceProfile`'s limits on a work-group: work-items, and bytes of local memory."""
+    limits = {"max_threads_per_block": profile.max_work_group, "max_shared_memory_per_block": profile.local_memory}
+    if profile.max_work_group:
+        limits |= {f"max_thread_{axis}": profile.max_work_group for axis in "xyz"}
+    return {name: int(value) for name, value in limits.items() if value}

@@ -1,0 +1,153 @@
+"""Trials: every configuration that was measured, in AutoTVM's log and in the record store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import autotvm
+from tvm.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
+
+from tvm_codl.errors import UserError
+from tvm_codl.kernels.transfer import plain
+from tvm_codl.records.autotvm import kernel_line
+from tvm_codl.records.kernel import KernelRecord
+from tvm_codl.records.store import RecordStore
+
+#: Failures that may be the phone's: the candidate is tried once more, and known to fail then.
+PASSING = (MeasureErrorNo.RUNTIME_DEVICE, MeasureErrorNo.UNKNOWN_ERROR)
+
+#: What helps where a trial of the store is none: its rows are never changed.
+_LEFT_OUT = (
+    "tune with another store: --records FILE; to keep the rest, tvm-codl records export -o all.log, "
+    "remove the line there, tvm-codl records import all.log --records FILE"
+)
+
+Pair = tuple[MeasureInput, MeasureResult]
+Knobs = tuple[tuple[str, Any], ...]
+
+
+class Trials:
+    """What is known of one phone's kernels.  A line that a killed process left half written is taken out.
+
+    ``log`` is a file of AutoTVM's JSON lines that grows; ``store`` gets the same.  Raises :class:`UserError` for a log that
+    is none.  With ``retry_failed`` what failed before is not known.
+    """
+
+    def __init__(
+        self,
+        log: Path | None,
+        store: RecordStore | None,
+        device: str = "",
+        profile: str = "",
+        retry_failed: bool = False,
+    ) -> None:
+        self.log, self.store, self.device, self.profile = log, store, device, profile
+        self._known: dict[tuple[str, Any], dict[Knobs, Pair]] = {}
+        # When each failed in a way that may pass; the log and the store have the same trials.
+        self._passed: dict[tuple[str, Any, Knobs], set[float]] = {}
+        if store is not None:
+            for record in store.kernels():
+                if record.device == device and not (retry_failed and record.error_no):
+                    self._remember(*_decoded(kernel_line(record), f"a trial in {store.path}", _LEFT_OUT))
+        if log is not None and log.exists():
+            for number, line in enumerate(_whole_lines(log), 1):
+                if line.strip() and not line.startswith("#"):
+                    one, result = _decoded(line, f"{log}:{number}", "remove the line, or give another file with -o")
+                    if not (retry_failed and result.error_no):
+                        self._remember(one, result)
+
+    def keep(self, one: MeasureInput, result: MeasureResult) -> None:
+        """Called with each result as soon as it is there."""
+        self._remember(one, result)
+        if self.log is not None:
+            append(self.log, one, result)
+        if self.store is not None:
+            self.store.add_kernels([kernel_record(one, result, self.device, self.profile)])
+
+    def known(self, task: Any) -> list[Pair]:
+        """What is known of ``task``, by the configurations of its present space."""
+        numbers = {knobs_of(task.config_space.get(i)): i for i in legal(task.config_space)}
+        key = (str(task.target), plain(task.workload))
+        return [
+            (MeasureInput(task.target, task, task.config_space.get(numbers[knobs])), result)
+            for knobs, (_, result) in self._known.get(key, {}).items()
+            if knobs in numbers and (result.error_no not in PASSING or len(self._passed[(*key, knobs)]) > 1)
+        ]
+
+    def relatives(self, task: Any) -> Iterator[list[Pair]]:
+        """What is known of other kernels of the same template and target, kernel by kernel."""
+        own = plain(task.workload)
+        for (target, workload), found in self._known.items():
+            if target == str(task.target) and workload[0] == own[0] and workload != own:
+                yield list(found.values())
+
+    def _remember(self, one: MeasureInput, result: MeasureResult) -> None:
+        key, knobs = (str(one.target), plain(one.task.workload)), knobs_of(one.config)
+        self._known.setdefault(key, {})[knobs] = (one, result)
+        if result.error_no in PASSING:
+            self._passed.setdefault((*key, knobs), set()).add(float(result.timestamp))
+
+
+def legal(space: Any) -> list[int]:
+    """The configurations of a space."""
+    return [index for index in range(space.range_length) if space.is_index_valid(index)]
+
+
+def knobs_of(config: Any) -> Knobs:
+    return tuple((name, entity.val) for name, entity in config._entity_map.items())
+
+
+def append(path: Path, one: MeasureInput, result: MeasureResult) -> None:
+    """One line more in an AutoTVM log."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(autotvm.record.encode(one, result) + "\n")
+
+
+def kernel_record(one: MeasureInput, result: MeasureResult, device: str, profile: str) -> KernelRecord:
+    failed = result.error_no != MeasureErrorNo.NO_ERROR
+    return KernelRecord(
+        target=str(one.target),
+        task=one.task.name,
+        args=json.dumps(one.task.args),
+        config=json.dumps(one.config.to_json_dict()),
+        costs=() if failed else tuple(float(x) for x in result.costs),
+        error_no=int(result.error_no),
+        all_cost=float(result.all_cost),
+        timestamp=float(result.timestamp),
+        device=device,
+        profile=profile,
+        tvm_version=tvm.__version__,
+    )
+
+
+def _whole_lines(path: Path) -> list[str]:
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read the trials in {path}", str(error), "give another file with -o") from error
+    if text and not text.endswith("\n"):
+        text = text[: text.rfind("\n") + 1]
+        path.write_text(text)
+    return text.splitlines()
+
+
+def _decoded(line: str, place: str, next: str) -> Pair:
+    try:
+        found = autotvm.record.decode(line)
+    except Exception as error:  # TVM's decoder raises whatever its parts do
+        words = f"{type(error).__name__}: {error}; it begins {line[:80]!r}"
+        raise UserError(f"{place} is no tuning record", words, next) from error
+    if found is None:
+        raise UserError(f"{place} was written by an AutoTVM that is too old", line[:80], next)
+    one, result = found
+    # Read from a file a task has no workload and no target yet.
+    one.task.target = one.target
+    return one, result
+
+
+Best = Mapping[tuple[str, Any], Pair]

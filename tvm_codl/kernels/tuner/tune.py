@@ -1,0 +1,194 @@
+"""Tunes kernels on a phone: estimate and relatives first, then a tuner's proposals, and the winner measured once more.
+
+Of many candidates one may have been lucky, so what is written as best has won against the estimate measured in turn with
+it, so that a machine's drift decides nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from tvm import autotvm
+from tvm.autotvm.env import GLOBAL_SCOPE
+from tvm.autotvm.measure import MeasureInput, MeasureResult
+
+from tvm_codl.kernels.target import processor_of, vector_lanes
+from tvm_codl.kernels.transfer import Record, plain, read_records, scheduled
+from tvm_codl.kernels.tuned_records import better
+from tvm_codl.kernels.tuner.builder import BatchBuilder
+from tvm_codl.kernels.tuner.progress import Progress
+from tvm_codl.kernels.tuner.runner import BatchRunner
+from tvm_codl.kernels.tuner.trials import Pair, Trials, append, knobs_of, legal
+from tvm_codl.kernels.tuner.tuners import make_tuner
+
+#: The winner must take less than this share of the estimate's time.
+GAIN = 0.97
+#: How many of the best are measured again, and how often.
+FINALISTS, ROUNDS = 3, 5
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """``trials`` configurations of a kernel at most; ``early_stopping`` many without a better one end it (0: never)."""
+
+    trials: int = 64
+    early_stopping: int = 0
+    tuner: str = "xgb"
+
+
+class Tuned(msgspec.Struct, frozen=True):
+    """What came of one kernel.  Times in ms, of the estimate and of the configuration that is written as best, measured
+    in turn; ``trials`` are those on record, ``new`` those of this run."""
+
+    processor: str
+    task: str
+    estimate_ms: float
+    best_ms: float
+    gflops: float
+    trials: int
+    new: int
+
+
+class TimeIsUp(Exception):
+    """The budget is spent; what was measured is kept."""
+
+
+class KernelTuner:
+    """Tunes one kernel after another.  ``best`` is the file of AutoTVM records for ``--tuning-records``; after ``deadline``
+    (``time.monotonic()``) no more trials are made."""
+
+    def __init__(
+        self, builder: BatchBuilder, runner: BatchRunner, trials: Trials, best: Path, settings: Settings,
+        tuning_records: Sequence[Path] = (), deadline: float = math.inf,
+    ) -> None:  # fmt: skip
+        self.builder, self.runner, self.trials, self.best, self.settings = builder, runner, trials, best, settings
+        self.deadline = deadline
+        self.option = autotvm.measure_option(builder=builder, runner=runner)
+        with scheduled([*tuning_records, *([best] if best.exists() else [])]) as context:
+            self._context = context
+        # The processors' kernels of one operator may have equal workloads.
+        self._written: dict[tuple[str, int, Any], Record] = {}  # what of the file is used
+        for on, record in read_records(best) if best.exists() else ():
+            self._keep((on, record.lanes, record.workload), record)
+
+    def _keep(self, key: tuple[str, int, Any], record: Record) -> None:
+        if key not in self._written or better(record, self._written[key]):
+            self._written[key] = record
+
+    def finished(self, task: Any) -> bool:
+        """Whether ``task`` was tuned before, with as many trials as it is to have."""
+        known = self.trials.known(task)
+        return _key(task) in self._written and (self._left(task, known) <= 0 or self._settled(known))
+
+    def _left(self, task: Any, known: Sequence[Pair]) -> int:
+        return min(self.settings.trials, len(legal(task.config_space))) - len(known)
+
+    def tune(self, task: Any, prefix: str = "") -> Tuned | None:
+        """Tunes ``task``; None where nothing of it runs.
+
+        What is on record is not measured again.  Raises :class:`DeviceError` where the phone does not come back.
+        """
+        known = self.trials.known(task)
+        left = self._left(task, known)
+        before = len(known)
+        silent, GLOBAL_SCOPE.silent = GLOBAL_SCOPE.silent, True
+        progress = Progress(prefix, before + max(0, left), before)
+        try:
+            known += self._first(task, known, left, progress)
+            left -= len(known) - before
+            if left > 0 and not self._settled(known):
+                tuner = make_tuner(self.settings.tuner, task, known, self.trials.relatives(task))
+                with contextlib.suppress(TimeIsUp):
+                    tuner.tune(
+                        n_trial=left, measure_option=self.option, callbacks=[progress, self._in_time],
+                        early_stopping=self.settings.early_stopping or None,
+                    )  # fmt: skip
+            known = self.trials.known(task)
+            tuned = self._confirmed(task, known, len(known) - before)
+        finally:
+            GLOBAL_SCOPE.in_tuning, GLOBAL_SCOPE.silent = False, silent
+        progress.finish(
+            f"{tuned.processor} {tuned.task}: {tuned.best_ms:.3f} ms, estimate {tuned.estimate_ms:.3f} ms"
+            if tuned
+            else "nothing of it runs"
+        )
+        return tuned
+
+    def _in_time(self, *_: object) -> None:
+        if time.monotonic() > self.deadline:
+            raise TimeIsUp
+
+    def _settled(self, known: Sequence[Pair]) -> bool:
+        """Whether the last ``early_stopping`` trials on record brought nothing better."""
+        patience = self.settings.early_stopping
+        ordered = sorted(known, key=lambda pair: pair[1].timestamp)
+        times = [float(np.mean(r.costs)) if r.error_no == 0 else float("inf") for _, r in ordered]
+        return 0 < patience <= len(times) - 1 - int(np.argmin(times)) if times else False
+
+    def _first(self, task: Any, known: Sequence[Pair], left: int, progress: Progress) -> list[Pair]:
+        """The estimate (the first value of each knob) and the configuration of a relative, unless they are known."""
+        space = task.config_space
+        wanted = [0] if space.is_index_valid(0) else []
+        suggestion = self._context.suggestion(task.target, task.workload)
+        if suggestion is not None:
+            knobs = knobs_of(suggestion)
+            wanted += [index for index in legal(space) if knobs_of(space.get(index)) == knobs]
+        have = {one.config.index for one, _ in known}
+        new = [index for index in dict.fromkeys(wanted) if index not in have][: max(0, left)]
+        if not new:
+            return []
+        inputs, results = self._measure(task, new)
+        best = [task.flop / float(np.mean(r.costs)) for r in results if r.error_no == 0]
+        progress(_Best(max(best, default=0.0)), inputs, results)
+        return list(zip(inputs, results, strict=True))
+
+    def _measure(self, task: Any, indices: Sequence[int]) -> tuple[list[MeasureInput], list[MeasureResult]]:
+        batch = autotvm.measure.create_measure_batch(task, self.option)
+        inputs = [MeasureInput(task.target, task, task.config_space.get(index)) for index in indices]
+        return inputs, batch(inputs)
+
+    def _confirmed(self, task: Any, known: Sequence[Pair], new: int) -> Tuned | None:
+        """Measures the best few in turn with the estimate and writes the winner."""
+        good = sorted((p for p in known if p[1].error_no == 0), key=lambda pair: float(np.mean(pair[1].costs)))
+        if not good:
+            return None
+        estimate = next((pair for pair in good if pair[0].config.index == 0), good[0])
+        finalists = [estimate, *(pair for pair in good[:FINALISTS] if pair[0].config.index != estimate[0].config.index)]
+        inputs = [one for one, _ in finalists]
+        autotvm.measure.create_measure_batch(task, self.option)  # names the task to builder and runner
+        times = self.runner.interleaved(inputs, self.builder.build(inputs), ROUNDS)
+        if not times[0]:
+            return None
+        winner = min((i for i in range(len(times)) if times[i]), key=lambda i: float(np.median(times[i])))
+        if float(np.median(times[winner])) >= GAIN * float(np.median(times[0])):
+            winner = 0
+        costs = tuple(sorted(times[winner]))
+        used = self._written.get(_key(task))
+        # The file's content names what is measured with it: what is used already is not written again.
+        if used is None or knobs_of(used.config) != knobs_of(inputs[winner].config):
+            append(self.best, inputs[winner], MeasureResult(costs, 0, 0.0, time.time()))
+            (_, lanes, workload) = _key(task)
+            self._keep(_key(task), Record(workload, inputs[winner].config, float(np.mean(costs)), lanes))
+        seconds = float(np.median(costs))
+        return Tuned(
+            _key(task)[0], task.name, float(np.median(times[0])) * 1e3, seconds * 1e3,
+            task.flop / seconds / 1e9, len(known), new,
+        )  # fmt: skip
+
+
+def _key(task: Any) -> tuple[str, int, Any]:
+    """Processor, lanes and workload, as :func:`~tvm_codl.kernels.transfer.read_records` has them."""
+    return processor_of(task.target), vector_lanes(task.target), plain(task.workload)
+
+
+class _Best:
+    """What the progress line asks of a tuner."""
+
+    def __init__(self, best_flops: float) -> None:
+        self.best_flops = best_flops

@@ -1,0 +1,253 @@
+"""One interleaved run of a network: each processor alone, co-execution, and every operator, on the phone."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tvm_codl.errors import CheckFailed, UserError
+from tvm_codl.frontend.model import LoadedModel
+from tvm_codl.frontend.reference import reference_outputs
+from tvm_codl.graph.footprint import touched_bytes
+from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.kernels.toolchain import Toolchain, toolchain
+from tvm_codl.measure.choices import check_settings
+from tvm_codl.measure.interleave import calm_down, rounds
+from tvm_codl.measure.probe import Probe, whole_probes
+from tvm_codl.measure.session import open_remote
+from tvm_codl.measure.workflow import (
+    Log,
+    Prepared,
+    libraries_for,
+    make_plan,
+    measuring,
+    open_library,
+    prepare,
+)
+from tvm_codl.paths import cache_dir, default_records
+from tvm_codl.plan.candidates import PROCESSORS
+from tvm_codl.plan.files import dump_plan, plan_json
+from tvm_codl.plan.plan import Plan
+from tvm_codl.plan.reasons import ideal_ms, uniform_plan
+from tvm_codl.records.record import ErrorNo, Processor, Record
+from tvm_codl.records.store import RecordStore
+from tvm_codl.records.workload import Workload
+from tvm_codl.report.statistics import Statistics
+from tvm_codl.report.table import Comparison
+from tvm_codl.report.timeline import overlap, read_events
+from tvm_codl.runtime.comodule import CoModule
+
+TOLERANCE = 1e-3
+#: The same where the GPU computes in float16.
+FLOAT16_TOLERANCE = 5e-3
+TIMELINES = 5
+
+
+class BenchReport(msgspec.Struct, frozen=True):
+    """DESIGN's fields of ``bench --json``.  Times in ms; errors against onnxruntime over all outputs and all three ways
+    to run; ``copied_bytes`` inside one run; ``timeline`` holds one run's events.
+
+    A processor that does not run every operator has no times; where neither does, there is no ``best_single`` and no
+    ``speedup``.
+    """
+
+    model: str
+    device: str
+    cpu_ms: Statistics | None
+    gpu_ms: Statistics | None
+    coexec_ms: Statistics
+    best_single: str | None
+    best_single_ms: float | None
+    speedup: float | None
+    ideal_ms: float
+    efficiency: float
+    predicted_ms: float
+    overlap: float
+    max_abs_err: float
+    max_rel_err: float
+    copied_bytes: int
+    sharing: str
+    plan: str
+    timeline: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def comparison(self) -> Comparison:
+        return Comparison(self.model, self.cpu_ms, self.gpu_ms, self.coexec_ms, self.ideal_ms)
+
+    @property
+    def ratios(self) -> str:
+        """``speedup 1.50, efficiency 0.90, overlap 0.80``."""
+        gain = "no processor alone to compare with" if self.speedup is None else f"speedup {self.speedup:.2f}"
+        return f"{gain}, efficiency {self.efficiency:.2f}, overlap {self.overlap:.2f}"
+
+
+class Operators:
+    """Every distinct operator of a network, whole, alone on each processor that runs it, as inside a network.
+
+    ``unable`` says, by processor, of the first operator that does not run there which one it is and why.
+    """
+
+    def __init__(self, prepared: Prepared, phone: Any, tools: Toolchain, records: Path | None, log: Log) -> None:
+        self.prepared = prepared
+        self.network_bytes = touched_bytes(prepared.graph)
+        self.modules: list[tuple[Sequence[Probe], CoModule]] = []
+        with RecordStore(records or default_records()) as store:
+            session = measuring(prepared, phone, tools, store, log)
+            wholes = whole_probes(prepared.graph)
+            failed = {(r.workload, r.processor): r for r in session.measure(wholes) if not r.ok}
+            self.unable = unable(prepared.graph, failed.values())
+            for probes, outcome in session.libraries([p for p in wholes if (p.key, p.processor) not in failed]):
+                if outcome.path is None:
+                    raise UserError("an operator does not build on its own", outcome.error, "tvm-codl doctor")
+                self.modules.append((probes, open_remote(phone, outcome.path)))
+        self.times: dict[tuple[str, str], list[float]] = {}
+
+    def measure(self) -> None:
+        for probes, module in self.modules:
+            for index, probe in enumerate(probes):
+                self.times.setdefault((probe.key, probe.processor), []).extend(
+                    module.time_region(index, 2, 0.0, self.network_bytes)
+                )
+
+    def ideal_ms(self) -> float:
+        """Both processors on every operator, each at its own speed, with nothing lost."""
+        keys = [Workload.of(o, self.prepared.graph).key for o in self.prepared.graph.operators]
+        middle = {key: float(np.median(times)) for key, times in self.times.items()}
+        cpu, gpu = ([middle.get((key, on), math.inf) for key in keys] for on in PROCESSORS)
+        return ideal_ms(cpu, gpu)
+
+
+def unable(graph: OpGraph, failed: Iterable[Record]) -> dict[Processor, str]:
+    """By processor, the first operator of which ``failed`` holds a record there, and its error.
+
+    A processor that runs all of them is left out.
+    """
+    records = {(record.workload, record.processor): record for record in failed}
+    found: dict[Processor, str] = {}
+    for operator in graph.operators:
+        key = Workload.of(operator, graph).key
+        for on in PROCESSORS:
+            record = records.get((key, on))
+            if record is not None:
+                why = record.error or ErrorNo(record.error_no).name
+                found.setdefault(on, f"operator {operator.id} ({operator.name}) does not run there: {why}")
+    return found
+
+
+def errors(outputs: list[np.ndarray], wanted: list[np.ndarray]) -> tuple[float, float]:
+    """The largest absolute error, and the largest relative to the largest magnitude of its own output tensor."""
+    absolute = relative = 0.0
+    for got, want in zip(outputs, wanted, strict=True):
+        if got.shape != want.shape or not np.isfinite(got).all():
+            raise CheckFailed(
+                "an output has the wrong shape or values that are no numbers", f"{got.shape} {want.shape}"
+            )
+        difference = float(np.abs(got.astype("float64") - want).max(initial=0.0))
+        absolute = max(absolute, difference)
+        relative = max(relative, difference / max(float(np.abs(want).max(initial=0.0)), 1e-12))
+    return absolute, relative
+
+
+def bench(
+    model: LoadedModel | Prepared,
+    phone: Any,
+    *,
+    plan: Plan | None = None,
+    plan_path: str = "",
+    repeat: int = 30,
+    budget_s: float = 120.0,
+    log: Callable[[str], None] = lambda _: None,
+    records: Path | None = None,
+    tuning_records: Path | None = None,
+) -> BenchReport:
+    """Builds what is not built, runs everything in turn ``repeat`` times, and compares the answers with onnxruntime.
+
+    Without ``plan`` one is made first, and written to ``plan_path``, by default to a file in the cache folder.  A
+    processor that does not run every operator is left out.  Raises :class:`CheckFailed` where an answer is off by more
+    than 1e-3 relative, :class:`UserError` for a plan whose settings the phone cannot do.
+    """
+    prepared = model if isinstance(model, Prepared) else prepare(model)
+    if plan is None:
+        plan = make_plan(prepared, phone, budget_s=budget_s, log=log, records=records, tuning_records=tuning_records)
+        plan_path = str(written(plan, plan_path))
+        log(f"plan: {plan_path}")
+    check_settings(plan.settings, phone.profile)
+    tools = toolchain(phone.profile, tuning_records)
+    operators = Operators(prepared, phone, tools, records, log)
+    for on, why in operators.unable.items():
+        log(f"not run on the {on} alone: {why}")
+    singles = [on for on in PROCESSORS if on not in operators.unable]
+    plans: dict[str, Plan] = {on: uniform_plan(prepared.graph, on, prepared.name) for on in singles}
+    plans["coexec"] = plan
+    paths = libraries_for(prepared, plans, tools, log)
+    modules = {name: open_library(path, phone) for name, path in paths.items()}
+    inputs = prepared.model.sample_inputs()
+    wanted = reference_outputs(prepared.model, inputs)
+    absolute = relative = 0.0
+    for name, module in modules.items():
+        found = errors(module.run(inputs), wanted)
+        absolute, relative = max(absolute, found[0]), max(relative, found[1])
+        half = name == "coexec" and plan.settings.gpu_float == "float16"
+        if found[1] > (FLOAT16_TOLERANCE if half else TOLERANCE):
+            raise CheckFailed(f"the {name} answer differs from onnxruntime's by {found[1]:.2e} relative")
+    operators.measure()
+    calm_down()
+    log(f"running {repeat} rounds")
+    samples: dict[str, list[float]] = {name: [] for name in modules}
+    every = max(1, repeat // 5)
+    for round_ in range(repeat):
+        for name, times in rounds(modules, 1).items():
+            samples[name] += times
+        if round_ % every == 0:
+            operators.measure()
+    # One library, one set of times: a plan that is a single processor is neither faster nor slower than itself.
+    for on in singles:
+        if paths[on] == paths["coexec"]:
+            samples["coexec"] = samples[on]
+    ideal = operators.ideal_ms()
+    timelines = [modules["coexec"].timeline() for _ in range(TIMELINES)]
+    overlaps = [overlap(read_events(t)) for t in timelines]
+    middle = sorted(range(TIMELINES), key=lambda i: overlaps[i])[TIMELINES // 2]
+    alone = {on: Statistics.of(samples[on]) for on in singles}
+    comparison = Comparison(prepared.name, alone.get("cpu"), alone.get("gpu"), Statistics.of(samples["coexec"]), ideal)
+    return BenchReport(
+        model=prepared.name,
+        device=phone.profile.name,
+        cpu_ms=comparison.cpu,
+        gpu_ms=comparison.gpu,
+        coexec_ms=comparison.coexec,
+        best_single=comparison.best_single,
+        best_single_ms=comparison.best_single_ms,
+        speedup=comparison.speedup,
+        ideal_ms=ideal,
+        efficiency=comparison.efficiency,
+        predicted_ms=plan.predicted_ms,
+        overlap=overlaps[middle],
+        max_abs_err=absolute,
+        max_rel_err=relative,
+        copied_bytes=modules["coexec"].copied_bytes,
+        sharing=modules["coexec"].sharing,
+        plan=plan_path,
+        timeline=tuple(timelines[middle]),
+    )
+
+
+def written(plan: Plan, path: str = "") -> Path:
+    """The file that a plan is written to: by default one of its own in the cache folder."""
+    place = Path(path)
+    if not path:
+        digest = hashlib.sha256(plan_json(plan).encode()).hexdigest()[:12]
+        place = cache_dir() / "plans" / f"{plan.model}.{digest}.plan.json"
+        place.parent.mkdir(parents=True, exist_ok=True)
+    dump_plan(plan, place)
+    return place
+
+
+#: The public name: ``tvm_codl.measure.bench`` is this module.
+compare = bench

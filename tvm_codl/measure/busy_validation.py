@@ -1,0 +1,90 @@
+"""Busy look: the plans of an adaptive library, run in turn while threads of the phone's own compete for the CPU's cores.
+
+What a plan costs beside other work depends on how the phone's kernel shares out its cores, which no model here knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import tvm
+
+from tvm_codl.errors import DeviceError
+from tvm_codl.measure.interleave import calm_down
+from tvm_codl.plan.adaptive import StatePlan
+from tvm_codl.runtime.comodule import CoModule
+
+Log = Callable[[str], None]
+
+#: Rounds of all plans, and then of the better half.
+ROUNDS = (4, 6)
+#: Samples of one plan in a round, after one that finds cold caches.
+RUNS = 6
+#: A plan for a busy CPU is kept if it takes at most this share of the time of the first.
+GAIN = 0.95
+
+
+class Busy(msgspec.Struct, frozen=True):
+    """``samples``: by the plans' places in their library, the times in ms beside the load."""
+
+    samples: dict[int, list[float]]
+
+    def median(self, number: int) -> float:
+        return float(np.median(self.samples[number]))
+
+
+@contextlib.contextmanager
+def competing(phone: Any, threads: int) -> Iterator[None]:
+    """So many threads that only count, on the cores of the phone's CPU.
+
+    They end with the block, and with the connection.  Raises :class:`DeviceError` where the phone cannot start them.
+    """
+    try:
+        competitor = phone.remote.get_function("codl.compete")(threads)
+    except (AttributeError, tvm.error.TVMError) as error:
+        raise DeviceError(
+            "the phone cannot be made busy", f"its runtime starts no {threads} competing threads", "tvm-codl doctor"
+        ) from error
+    try:
+        yield
+    finally:
+        competitor["stop"]()
+
+
+def look(module: CoModule, phone: Any, numbers: Collection[int]) -> Busy:
+    """Times the plans ``numbers`` of a library that has its inputs, while each of the CPU's threads has a competitor."""
+    samples: dict[int, list[float]] = {number: [] for number in numbers}
+    for number in numbers:
+        module.fix_plan(number)
+        module.benchmark(1, 2)
+    calm_down()
+    racing = list(numbers)
+    try:
+        for rounds in ROUNDS:
+            for _ in range(rounds):
+                # Runs fall into step with the turns of what competes, so each round has its own.
+                with competing(phone, len(module.cpu_cores)):
+                    for number in racing:
+                        module.fix_plan(number)
+                        samples[number] += module.benchmark(1, 1 + RUNS)[1:]
+            racing = sorted(racing, key=lambda number: float(np.median(samples[number])))[: (len(racing) + 1) // 2]
+    finally:
+        module.fix_plan(None)
+    return Busy(samples)
+
+
+def fittest(plans: Sequence[StatePlan], median_ms: Mapping[int, float], gain: float = GAIN) -> tuple[StatePlan, ...]:
+    """The first plan, of those for a busy CPU the fastest beside the load, if it gains, and all for other states.
+
+    ``median_ms``: by their places, of the first and of all that are for a busy CPU.
+    """
+    best = min((i for i, one in enumerate(plans) if one.state == "cpu busy"), key=median_ms.__getitem__, default=None)
+    return tuple(
+        one
+        for i, one in enumerate(plans)
+        if i == 0 or one.state != "cpu busy" or (i == best and median_ms[i] <= gain * median_ms[0])
+    )

@@ -1,0 +1,263 @@
+"""Several phones of one kind behind one tracker, measuring at once; they may come and go.
+
+One thread for each phone: a TVM RPC call waits outside Python's lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from tvm_codl.device.connect import CONNECT_S, watched
+from tvm_codl.device.profile import DeviceProfile
+from tvm_codl.device.shelf import Shelf
+from tvm_codl.device.spec import Tracker
+from tvm_codl.errors import CodlError, DeviceError
+from tvm_codl.measure.jobs import Event, Job, measured
+from tvm_codl.measure.settings import Settings
+from tvm_codl.measure.trial import Result, Trial
+from tvm_codl.measure.worker import Numbered, Worker
+from tvm_codl.records.record import ErrorNo
+
+#: Trials that a phone takes at once: enough to be worth loading the library, few enough that all end together.
+SLICE = 12
+LOOK_S = 1.0
+#: How long a phone that went away may take to come back before its work goes to others.
+ABSENT_S = 5.0
+STOP_S = 10.0
+
+Log = Callable[[str], None]
+MakeWorker = Callable[[Any, Log], Worker]
+
+
+class Phones(Protocol):
+    """Where phones are taken from, as :class:`~tvm_codl.device.shelf.Shelf` does."""
+
+    def take(self) -> Any:
+        """A phone that is free, or None.  Raises :class:`DeviceError` where it does not answer."""
+        ...
+
+
+class Fleet:
+    """The phones that serve one key, ``most`` at once.  It is also a phone itself: the first one.
+
+    Phones that are free are taken, also those that come later, and kept until :meth:`close`.
+    """
+
+    def __init__(self, shelf: Phones, most: int = 16, log: Log = lambda _: None) -> None:
+        """Takes the phones that are there.  Raises :class:`DeviceError` where there is none."""
+        self._shelf, self._most, self._log = shelf, most, log
+        self.phones: list[Any] = []
+        while len(self.phones) < most and self._hire():
+            pass
+        if not self.phones:
+            raise DeviceError("no phone of this key is free", "", "tvm-codl serve --tracker HOST:PORT --key KEY")
+
+    def __getattr__(self, name: str) -> Any:
+        """What only one phone can do, the first one does."""
+        if name.startswith("_") or not self.phones:
+            raise AttributeError(name)
+        return getattr(self.phones[0], name)
+
+    @property
+    def profile(self) -> DeviceProfile:
+        return self.phones[0].profile
+
+    def alive(self) -> bool:
+        """Whether there is a phone, and all of them answer."""
+        return bool(self.phones) and all(phone.alive() for phone in self.phones)
+
+    def close(self) -> None:
+        """Gives all phones back."""
+        for phone in self.phones:
+            phone.close()
+
+    def _hire(self) -> Any:
+        """Another phone of the same kind, or None."""
+        phone = self._shelf.take()
+        if phone is None:
+            return None
+        if self.phones and _kind(phone) != _kind(self.phones[0]):
+            phone.close()
+            self._log(f"a phone of another kind serves the same key ({phone.profile.name}): no more phones are taken")
+            self._most = len(self.phones)
+            return None
+        self.phones.append(phone)
+        return phone
+
+    def run(self, jobs: Sequence[Job], make_worker: MakeWorker, settings: Settings) -> Iterator[Event]:
+        """All jobs, spread over the phones; what a phone that goes away had not finished goes to the others.
+
+        Raises :class:`DeviceError` where all are gone and none comes for ``settings.patience_s`` seconds.
+        """
+        run = _Run(self, jobs, make_worker, settings)
+        try:
+            yield from run.events()
+        finally:
+            run.stop()
+
+
+@contextlib.contextmanager
+def connect_fleet(
+    place: Tracker, most: int = 16, timeout_s: float = CONNECT_S, log: Log = lambda _: None
+) -> Iterator[Fleet]:
+    """The phones that serve a key at a tracker, ``most`` at once: what :func:`~tvm_codl.device.connect.connect` is for one.
+
+    Raises :class:`DeviceError` where there is no tracker, where none of the phones is free or answers, and where one goes
+    away while the caller's block asks it for something.
+    """
+    fleet = Fleet(Shelf(place, timeout_s), most, log)
+    try:
+        with watched(f"tracker {place.host}:{place.port}, key {place.key}", fleet.alive):
+            yield fleet
+    finally:
+        fleet.close()
+
+
+class _Run:
+    def __init__(self, fleet: Fleet, jobs: Sequence[Job], make_worker: MakeWorker, settings: Settings) -> None:
+        self.fleet, self.make_worker, self.settings = fleet, make_worker, settings
+        self.slices: deque[tuple[Path, list[Numbered]]] = deque()
+        for job in jobs:
+            numbered = list(enumerate(job.trials))
+            size = max(1, min(SLICE, -(-len(numbered) // max(1, len(fleet.phones)))))
+            self.slices.extend((job.path, numbered[i : i + size]) for i in range(0, len(numbered), size))
+        self.changed = threading.Condition()
+        self.held = 0  # slices that phones are working on
+        self.ended = False
+        self.found: queue.Queue[Event | BaseException] = queue.Queue()
+        self.threads: dict[threading.Thread, Worker] = {}
+
+    def events(self) -> Iterator[Event]:
+        for phone in list(self.fleet.phones):
+            self._employ(phone)
+        hiring = threading.Thread(target=self._hire_more, daemon=True)
+        hiring.start()
+        lonely_since = None
+        while True:
+            try:
+                event = self.found.get(timeout=0.2)
+            except queue.Empty:
+                if self._done():
+                    break
+                if any(thread.is_alive() for thread in self.threads):
+                    lonely_since = None
+                    continue
+                now = time.monotonic()
+                if lonely_since is None:
+                    self.fleet._log(f"all phones are gone; waiting {self.settings.patience_s:g} s for one")
+                    lonely_since = now
+                if now - lonely_since > self.settings.patience_s:
+                    raise DeviceError(
+                        "all phones are gone",
+                        f"{len(self.slices)} parts are left; what was measured is kept",
+                        "start a phone (tvm-codl serve --tracker HOST:PORT --key KEY), then run this again: it goes on",
+                    ) from None
+                continue
+            if isinstance(event, BaseException):
+                raise event
+            yield event
+
+    def stop(self) -> None:
+        """Ends the threads: those that still measure lose their session, since nobody wants what they find."""
+        with self.changed:
+            self.ended = True
+            self.changed.notify_all()
+        for thread, worker in list(self.threads.items()):
+            if thread.is_alive() and not self._done():
+                worker.stop()
+        for thread in list(self.threads):
+            thread.join(STOP_S)
+
+    def _done(self) -> bool:
+        with self.changed:
+            return not self.slices and not self.held and self.found.empty()
+
+    def _employ(self, phone: Any) -> None:
+        number = len(self.threads) + 1
+
+        def log(text: str) -> None:
+            self.fleet._log(f"phone {number}: {text}")
+
+        worker = self.make_worker(phone, log)
+        worker.patience_s, worker.stopped = ABSENT_S, False
+        thread = threading.Thread(target=self._work, args=(worker, log), daemon=True)
+        self.threads[thread] = worker
+        thread.start()
+
+    def _work(self, worker: Worker, log: Log) -> None:
+        try:
+            path = None
+            while (taken := self._take(path)) is not None:
+                path, trials = taken
+                left = dict(trials)
+                number = {trial: region for region, trial in trials}
+                try:
+                    for event in measured(worker, trials, path):
+                        for trial in [event.trial] if isinstance(event, Result) else event.trials:
+                            left.pop(number[trial], None)
+                        self.found.put(event)
+                except DeviceError as error:
+                    if self.ended:
+                        return
+                    log(f"gone ({error.what}); its {len(left)} candidates go to the others")
+                    self._give_back(path, left, worker)
+                    self.fleet.phones.remove(worker.phone)
+                    return
+                finally:
+                    with self.changed:
+                        self.held -= 1
+                        self.changed.notify_all()
+        except BaseException as error:
+            self.found.put(error)
+
+    def _take(self, path: Path | None) -> tuple[Path, list[Numbered]] | None:
+        """The next slice, of the library at ``path`` if there is one; waits while others may still give theirs back."""
+        with self.changed:
+            while not self.ended:
+                if self.slices:
+                    same = next((s for s in self.slices if s[0] == path), self.slices[0])
+                    self.slices.remove(same)
+                    self.held += 1
+                    return same
+                if not self.held:
+                    return None
+                self.changed.wait()
+        return None
+
+    def _give_back(self, path: Path, left: dict[int, Trial], worker: Worker) -> None:
+        for region, trial in list(left.items()):
+            if trial == worker.charged:
+                charged = dataclasses.replace(trial, deaths=trial.deaths + 1)
+                left[region] = charged
+                if charged.deaths >= self.settings.tries:
+                    words = f"the phone went away {charged.deaths} times while it ran"
+                    self.found.put(Result(charged, (), ErrorNo.RUNTIME_DEVICE, words))
+                    del left[region]
+        worker.charged = None
+        worker.journal.leave()  # what it was charged with is tried, or recorded, by this process
+        if left:
+            with self.changed:
+                self.slices.appendleft((path, list(left.items())))
+
+    def _hire_more(self) -> None:
+        while not self.ended:
+            with contextlib.suppress(CodlError):  # no tracker, no answer: another time
+                if len(self.fleet.phones) < self.fleet._most and (phone := self.fleet._hire()) is not None:
+                    if self.ended:
+                        return
+                    self.fleet._log(f"another phone has come: {phone.profile.name}")
+                    self._employ(phone)
+                    continue
+            time.sleep(LOOK_S)
+
+
+def _kind(phone: Any) -> tuple[str, str]:
+    return phone.profile.name, phone.profile.build_id
