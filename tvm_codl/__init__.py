@@ -4,12 +4,11 @@ The public names; each is imported when it is first used, so that what needs no 
 
     import tvm_codl as codl
 
-    model = codl.load_model("zoo:resnet18")
-    with codl.connect() as phone:
-        prepared = codl.prepare(model)
-        plan = codl.make_plan(prepared, phone, budget_s=60)
-        library = codl.build_library(prepared, plan, phone.profile, Path("resnet18.so"))
-        outputs = codl.open_library(library, phone).run(model.sample_inputs())
+    network = codl.prepare(codl.load_model("zoo:resnet18"))
+    with codl.connect() as session:
+        plan = session.plan(network, budget_s=60)
+        library = session.build(network, plan, Path("resnet18.so"))
+        outputs = session.open(library).run(network.model.sample_inputs())
 """
 
 from __future__ import annotations
@@ -22,23 +21,16 @@ from typing import Any
 os.environ.setdefault("TVM_NUM_THREADS", "1")
 
 _NAMES = {
+    "connect": "api",
+    "Session": "api",
     "load_model": "frontend.load",
     "LoadedModel": "frontend.model",
-    "connect": "device.connect",
-    "connect_fleet": "measure.phone_pool",
+    "prepare": "relay.prepared",
+    "Prepared": "relay.prepared",
     "Phone": "device.connect",
     "Proxy": "device.spec",
     "Tracker": "device.spec",
     "DeviceProfile": "device.profile",
-    "prepare": "relay.prepared",
-    "make_plan": "measure.workflow",
-    "make_adaptive": "measure.workflow",
-    "tune": "measure.tuning",
-    "measure_network": "measure.workflow",
-    "compare": "measure.bench",
-    "rank_models": "measure.ranking",
-    "build_library": "measure.workflow",
-    "open_library": "measure.workflow",
     "CoModule": "runtime.comodule",
     "Plan": "plan.plan",
     "Placement": "plan.plan",

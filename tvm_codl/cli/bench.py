@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tvm_codl.cli.options import json_option, load, measuring_options, model_options, named_plan, phone_options
-from tvm_codl.cli.output import print_json, print_table, talk, write_timeline
+from tvm_codl.cli.options import (
+    PhoneChoice,
+    json_option,
+    load,
+    measuring_options,
+    model_options,
+    named_plan,
+    phone_options,
+)
+from tvm_codl.cli.output import print_json, print_table, write_timeline
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
 
@@ -30,8 +38,8 @@ if TYPE_CHECKING:
 )
 @json_option
 def command(
-    source: str, shape: Any, reach: Any, budget: float, records: Path | None, tuning_records: Path | None,
-    given: str, repeat: int, timeline: Path | None, output: Path | None, as_json: bool,
+    source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, repeat: int, timeline: Path | None,
+    output: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare CPU only, GPU only and co-execution of MODEL (an ONNX file or zoo:NAME) in one interleaved run.
 
@@ -42,16 +50,13 @@ def command(
     model = load(source, shape)
     import msgspec
 
-    from tvm_codl.measure.bench import bench
-    from tvm_codl.measure.workflow import prepare
+    from tvm_codl.relay.prepared import prepare
 
     prepared = prepare(model)
     plan = named_plan(given, prepared) if given else None
-    with reach() as phone:
-        report = bench(
-            prepared, phone, plan=plan, plan_path=given or str(output or ""), repeat=repeat, budget_s=budget, log=talk,
-            records=records, tuning_records=tuning_records,
-        )  # fmt: skip
+    with phone.connect() as session:
+        plan_path = given or str(output or "")
+        report = session.bench(prepared, plan=plan, plan_path=plan_path, repeat=repeat, budget_s=budget)
     if as_json:
         fields = msgspec.to_builtins(report)
         del fields["timeline"]  # thousands of lines; --timeline writes it

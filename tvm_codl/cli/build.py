@@ -7,7 +7,15 @@ from typing import Any
 
 import click
 
-from tvm_codl.cli.options import json_option, load, measuring_options, model_options, named_plan, phone_options
+from tvm_codl.cli.options import (
+    PhoneChoice,
+    json_option,
+    load,
+    measuring_options,
+    model_options,
+    named_plan,
+    phone_options,
+)
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
@@ -33,16 +41,13 @@ PHONES = tuple(name for name in NAMES if name != "host")
 @click.option("-o", "--output", type=OUTPUT_FILE, default=Path("model.so"), show_default=True)
 @json_option
 def command(
-    source: str, shape: Any, reach: Any, budget: float, records: Path | None, tuning_records: Path | None,
-    given: str, adaptive: bool, target: str | None, output: Path, as_json: bool,
+    source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, adaptive: bool, target: str | None, output: Path, as_json: bool,
 ) -> None:  # fmt: skip
     """Build one shared library that runs MODEL (an ONNX file or zoo:NAME) on both processors of the phone.
 
     With an arm64 --target and no phone named, it is built for any phone of that kind, and needs a --plan.
     """
-    unknown = target in PHONES and not any(
-        click.get_current_context().params[x] for x in ("local", "rpc_tracker", "rpc_proxy")
-    )
+    unknown = target in PHONES and not phone.named and not click.get_current_context().params["local"]
     if unknown and (adaptive or not given):
         raise UsageError(
             f"a plan for {target} is made by measuring a phone, and none is named",
@@ -51,32 +56,25 @@ def command(
         )
     model = load(source, shape)
     from tvm_codl.device.generic import check_platform, generic_profile
-    from tvm_codl.measure.workflow import build_library, make_adaptive, make_plan, prepare
+    from tvm_codl.kernels.toolchain import toolchain
+    from tvm_codl.measure.plan_libraries import build_library
+    from tvm_codl.relay.prepared import prepare
 
     prepared = prepare(model)
     plan = named_plan(given, prepared) if given else None
     if unknown:
         assert plan is not None and target is not None
         profile = generic_profile(target)
-        path = build_library(prepared, plan, profile, output, talk, tuning_records)
+        path = build_library(prepared, plan, profile, toolchain(profile, phone.tuning_records), output, talk)
         _say(path, prepared.name, profile.name, [], as_json)
         return
-    with reach() as phone:
+    with phone.connect() as session:
         if target:
-            check_platform(target, phone.profile)
-        states = (
-            make_adaptive(
-                prepared, phone, plan=plan, budget_s=budget, log=talk, records=records, tuning_records=tuning_records
-            )
-            if adaptive
-            else ()
-        )
-        if states:
-            plan = states[0].plan
-        elif plan is None:
-            plan = make_plan(prepared, phone, budget_s=budget, log=talk, records=records, tuning_records=tuning_records)
-        path = build_library(prepared, plan, phone.profile, output, talk, tuning_records, states)
-        device = phone.profile.name
+            check_platform(target, session.profile)
+        states = session.plan_adaptive(prepared, budget, plan) if adaptive else ()
+        plan = states[0].plan if states else plan or session.plan(prepared, budget)
+        path = session.build(prepared, plan, output, states)
+        device = session.device
     _say(path, prepared.name, device, [one.name for one in states], as_json)
 
 

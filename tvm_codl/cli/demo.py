@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from tvm_codl.cli.options import phone_options
-from tvm_codl.cli.output import print_table, talk, write_timeline
+from tvm_codl.cli.options import PhoneChoice, phone_options
+from tvm_codl.cli.output import print_table, write_timeline
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -22,18 +21,17 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "-o", "--output", type=FOLDER, default=Path("demo"), show_default=True, help="Folder for plans and pictures."
 )
-def command(reach: Any, budget: float, repeat: int, output: Path) -> None:
+def command(phone: PhoneChoice, budget: float, repeat: int, output: Path) -> None:
     """Detect text in a picture with PP-OCRv4, then run ResNet-18, on both processors of a phone at once."""
     from tvm_codl.measure.demo import classification, text_detection
     from tvm_codl.report.table import comparison_table
 
     output.mkdir(parents=True, exist_ok=True)
-    with reach() as phone:
-        click.echo(
-            f"phone: {phone.profile.name}; CPU: cores {list(phone.profile.cpu_cores)}; GPU: {phone.profile.gpu_name}"
-        )
+    with phone.connect() as session:
+        profile = session.profile
+        click.echo(f"phone: {profile.name}; CPU: cores {list(profile.cpu_cores)}; GPU: {profile.gpu_name}")
         for show in (text_detection, classification):
-            shown = show(phone, output, budget_s=budget, repeat=repeat, log=talk)
+            shown = show(session, output, budget, repeat)
             report = shown.report
             click.echo("")
             print_table(comparison_table(report.comparison))

@@ -244,11 +244,10 @@ def info(
 def _place(phone: Any, serving: Serving | None, tracker: str, proxy: str, key: str, stack: contextlib.ExitStack) -> Any:
     """Where the server can be asked; None, and a word on what is missing, where it cannot."""
     from tvm_codl.device.adb.forward import LOOPBACK, port_of
-    from tvm_codl.device.connect import phone_from_options
-    from tvm_codl.device.spec import Direct
+    from tvm_codl.device.spec import Direct, parse_spec
 
     if tracker or proxy:
-        return phone_from_options(tracker, proxy, key)
+        return parse_spec(tracker, proxy, key)
     if serving is None:
         talk(f"the shell's facts alone: no server runs (tvm-codl device start --serial {phone.serial} tells the rest)")
     elif serving.port and not serving.tracker:

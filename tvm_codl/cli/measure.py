@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from tvm_codl.cli.options import (
+    PhoneChoice,
     json_option,
     load,
     model_options,
@@ -36,8 +37,8 @@ from tvm_codl.cli.output_file import OUTPUT_FILE
 @click.option("-o", "--output", type=OUTPUT_FILE, help="Write the plan that it ends in to this file.")
 @json_option
 def command(
-    source: str, shape: Any, reach: Any, budget: str, grid: bool, retry_failed: bool, records: Path | None,
-    tuning_records: Path | None, output: Path | None, as_json: bool,
+    source: str, shape: Any, phone: PhoneChoice, budget: str, grid: bool, retry_failed: bool, output: Path | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Measure MODEL (an ONNX file or zoo:NAME) on a phone, where a measurement could change the plan.
 
@@ -53,25 +54,20 @@ def command(
             "--grid makes no plan", next="run tvm-codl plan MODEL -o plan.json afterwards: it reads the records"
         )
     model = load(source, shape)
-    from tvm_codl.measure.workflow import measure_grid, measure_network, prepare
     from tvm_codl.plan.files import dump_plan
+    from tvm_codl.relay.prepared import prepare
 
     prepared = prepare(model)
-    with reach() as phone:
+    with phone.connect() as session:
         if grid:
-            found = measure_grid(
-                prepared, phone, log=talk, records=records, tuning_records=tuning_records, retry_failed=retry_failed
-            )
-            failed = sum(not record.ok for record in found)
+            records = session.measure_grid(prepared, retry_failed)
+            failed = sum(not record.ok for record in records)
             if as_json:
-                print_json({"model": prepared.name, "records": len(found), "failed": failed})
+                print_json({"model": prepared.name, "records": len(records), "failed": failed})
             else:
-                click.echo(f"{len(found)} records, {failed} of them failed")
+                click.echo(f"{len(records)} records, {failed} of them failed")
             return
-        guided = measure_network(
-            prepared, phone, budget=allowed, log=talk, records=records, tuning_records=tuning_records,
-            retry_failed=retry_failed,
-        )  # fmt: skip
+        guided = session.measure(prepared, allowed, retry_failed)
     if as_json:
         print_json(
             {

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,11 @@ import click
 from tvm_codl.errors import UsageError
 
 if TYPE_CHECKING:
-    from tvm_codl.device.connect import Phone
+    from tvm_codl.api import Session
+    from tvm_codl.device.spec import Spec
     from tvm_codl.frontend.model import LoadedModel
-    from tvm_codl.measure.phone_pool import Fleet
-    from tvm_codl.measure.workflow import Prepared
     from tvm_codl.plan.plan import Plan
+    from tvm_codl.relay.prepared import Prepared
 
 Command = Callable[..., Any]
 SHAPE = re.compile(r"(?P<name>.+?)[:=]\[?(?P<sizes>\d+(?:,\d+)*)\]?")
@@ -60,11 +61,32 @@ def model_options(command: Command) -> Command:
     return click.argument("source", metavar="MODEL")(command)
 
 
+@dataclass(frozen=True)
+class PhoneChoice:
+    """The phone that the command line names, and the files that go with it; ``named`` is False for the default phone."""
+
+    spec: Spec
+    named: bool
+    timeout_s: float
+    phones: int
+    records: Path
+    tuning_records: Path | None
+
+    def connect(self) -> AbstractContextManager[Session]:
+        from tvm_codl import api
+        from tvm_codl.cli.output import talk
+
+        return api.connect(
+            self.spec, records=self.records, tuning_records=self.tuning_records, log=talk, timeout_s=self.timeout_s,
+            phones=self.phones,
+        )  # fmt: skip
+
+
 def phone_options(command: Command) -> Command:
-    """Which phone; the command gets ``reach``, a function that opens a session on it."""
+    """Which phone; the command gets ``phone``, a :class:`PhoneChoice`, with ``--records`` and ``--tuning-records`` in it."""
 
     @functools.wraps(command)
-    def with_reach(
+    def with_phone(
         *,
         rpc_tracker: str,
         rpc_proxy: str,
@@ -72,29 +94,21 @@ def phone_options(command: Command) -> Command:
         rpc_timeout: float,
         rpc_phones: int,
         local: bool,
+        records: Path | None = None,
+        tuning_records: Path | None = None,
         **rest: Any,
     ) -> Any:
         if local and (rpc_tracker or rpc_proxy):
             raise UsageError("--local excludes --rpc-tracker and --rpc-proxy")
         if rpc_phones > 1 and not rpc_tracker:
             raise UsageError("several phones are found through a tracker", "--rpc-tracker is missing")
+        from tvm_codl.device.spec import parse_spec
+        from tvm_codl.paths import default_records
 
-        @contextlib.contextmanager
-        def reach() -> Iterator[Phone | Fleet]:
-            from tvm_codl.cli.output import talk
-            from tvm_codl.device.connect import connect, phone_from_options
-            from tvm_codl.device.spec import Tracker
-            from tvm_codl.measure.phone_pool import connect_fleet
-
-            place = phone_from_options(rpc_tracker, rpc_proxy, rpc_key)
-            if rpc_phones > 1 and isinstance(place, Tracker):
-                with connect_fleet(place, rpc_phones, rpc_timeout, talk) as fleet:
-                    yield fleet
-            else:
-                with connect(place, timeout_s=rpc_timeout) as phone:
-                    yield phone
-
-        return command(reach=reach, **rest)
+        spec = parse_spec(rpc_tracker, rpc_proxy, rpc_key)
+        named = bool(rpc_tracker or rpc_proxy)
+        phone = PhoneChoice(spec, named, rpc_timeout, rpc_phones, records or default_records(), tuning_records)
+        return command(phone=phone, **rest)
 
     for option in (
         click.option(
@@ -113,8 +127,8 @@ def phone_options(command: Command) -> Command:
         click.option("--rpc-tracker", default="", metavar="HOST:PORT", help="The tracker that knows the phone."),
         click.option("--local", is_flag=True, help="A reference phone on this machine (the default)."),
     ):
-        with_reach = option(with_reach)
-    return with_reach
+        with_phone = option(with_phone)
+    return with_phone
 
 
 def given_options() -> dict[str, str]:
@@ -128,7 +142,7 @@ def given_options() -> dict[str, str]:
 
 
 def measuring_options(command: Command) -> Command:
-    """What a plan rests on; the command gets ``budget``, ``records`` and ``tuning_records``."""
+    """What a plan rests on; the command gets ``budget``, and its phone the two files of records."""
     budget = click.option(
         "--budget", type=float, default=120.0, show_default=True, help="Seconds to measure pieces for."
     )

@@ -7,15 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tvm_codl.cli.options import FILE, json_option, load, measuring_options, model_options, named_plan, phone_options
+from tvm_codl.cli.options import (
+    FILE,
+    PhoneChoice,
+    json_option,
+    load,
+    measuring_options,
+    model_options,
+    named_plan,
+    phone_options,
+)
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
 
 if TYPE_CHECKING:
-    from tvm_codl.measure.workflow import Prepared
     from tvm_codl.plan.explain.explanation import Explanation
     from tvm_codl.plan.plan import Plan
+    from tvm_codl.relay.prepared import Prepared
 
 
 @click.command()
@@ -51,8 +60,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=OUTPUT_FILE, help="Write the plan to this file.")
 @json_option
 def command(
-    source: str, shape: Any, reach: Any, budget: float, records: Path | None, tuning_records: Path | None,
-    given: str, explained: bool, changes: tuple[str, ...], objective: str, power: Path | None, settings: str,
+    source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, explained: bool, changes: tuple[str, ...], objective: str, power: Path | None, settings: str,
     output: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Measure a phone and plan where each operator of MODEL (an ONNX file or zoo:NAME) runs.
@@ -64,46 +72,44 @@ def command(
     _check_usage(bool(given), explained, bool(changes), objective, power)
     model = load(source, shape)
     from tvm_codl.device.power import read_power
-    from tvm_codl.measure.offline_costs import energy_plan, known, needed
-    from tvm_codl.measure.settings_search import settings_option, settled
-    from tvm_codl.measure.workflow import make_plan, prepare
+    from tvm_codl.measure.offline_costs import find_costs
+    from tvm_codl.measure.planning import required_power
+    from tvm_codl.measure.settings_search import parse_settings
     from tvm_codl.plan.energy import Energy
     from tvm_codl.plan.explain.explanation import explanation_text
     from tvm_codl.plan.explain.what_if import parse_asked, what_if, what_if_text
     from tvm_codl.plan.files import dump_plan, plan_json
+    from tvm_codl.relay.prepared import prepare
 
-    wanted = settings_option(settings)  # before anything is measured: what is wrong with the file shows now
+    wanted = parse_settings(settings)  # before anything is measured: a bad file is an error now
     prepared = prepare(model)
     table = read_power(power) if power else None
-    stores: dict[str, Any] = {"records": records, "tuning_records": tuning_records}
     plan = named_plan(given, prepared) if given else None
     asked = parse_asked(changes, prepared.graph, prepared.axes)
     changed = None
     if asked:
-        options = click.get_current_context().params
-        named = bool(options["rpc_tracker"] or options["rpc_proxy"])
-        device = plan.device if plan else ""
-        costs = known(prepared, reach, device=device, named=named, budget_s=budget, log=talk, **stores)
-        energy = Energy(needed(table, costs.profile)) if objective == "energy" else None
+        costs = find_costs(
+            prepared, phone.connect, phone.records, phone.tuning_records, device=plan.device if plan else "",
+            named=phone.named, budget_s=budget, log=talk,
+        )  # fmt: skip
+        energy = Energy(required_power(table, costs.profile)) if objective == "energy" else None
         changed = what_if(costs.problem, asked, plan, energy)
         plan = changed.plan
     elif plan is None:
-        with reach() as phone:
-            if objective == "energy":
-                plan = energy_plan(prepared, phone, table, budget_s=budget, log=talk, **stores)
-            else:
-                plan = make_plan(prepared, phone, budget_s=budget, log=talk, **stores)
+        with phone.connect() as session:
+            energy_asked = objective == "energy"
+            plan = session.plan_energy(prepared, budget, table) if energy_asked else session.plan(prepared, budget)
     if settings != "default":
-        if output is not None:  # settling may fail
+        if output is not None:  # searching may fail
             dump_plan(plan, output)
-        with reach() as phone:
-            plan = settled(prepared, plan, wanted, phone, tuning_records, talk)
+        with phone.connect() as session:
+            plan = session.apply_settings(prepared, plan, wanted)
     if plan.predicted_mj:
         talk(f"predicted {plan.predicted_mj:.3f} mJ a run: by the power table, a model and not a measurement")
     if changed is not None:
         print_json(changed) if as_json else click.echo(what_if_text(changed))
     elif explained:
-        told = _explained(plan, prepared, stores)
+        told = _explain(plan, prepared, phone)
         print_json(told) if as_json else click.echo(explanation_text(told))
     elif as_json or output is None:
         click.echo(plan_json(plan), nl=False)
@@ -124,15 +130,15 @@ def _check_usage(given: bool, explained: bool, changed: bool, objective: str, po
         )
 
 
-def _explained(plan: Plan, prepared: Prepared, stores: dict[str, Any]) -> Explanation:
-    """By what was kept of the plan's phone; else what the plan says of itself."""
-    from tvm_codl.measure.offline_costs import NotKept, recall
+def _explain(plan: Plan, prepared: Prepared, phone: PhoneChoice) -> Explanation:
+    """Explains by the records of the plan's phone; without them, by what the plan itself states."""
+    from tvm_codl.measure.offline_costs import NoOfflineCosts, load_costs
     from tvm_codl.plan.explain.explanation import explanation, stated
     from tvm_codl.plan.explain.prices import Prices
 
     try:
-        costs = recall(prepared, device=plan.device, log=talk, **stores)
-    except NotKept as missing:
-        talk(f"only what the plan says of itself, without second choices: {missing}")
+        costs = load_costs(prepared, phone.records, phone.tuning_records, plan.device, talk)
+    except NoOfflineCosts as missing:
+        talk(f"only what the plan itself states, without second choices: {missing}")
         return stated(plan)
     return explanation(plan, Prices.of(costs.problem, [plan]), costs.model)

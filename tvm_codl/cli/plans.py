@@ -18,6 +18,7 @@ from tvm_codl.cli.options import (
     tuning_records_option,
 )
 from tvm_codl.cli.output import print_json, talk
+from tvm_codl.paths import default_records
 
 
 @click.group()
@@ -51,16 +52,18 @@ def diff(
     if source is None:
         a, b = load_plan(first), load_plan(second)
     else:
-        from tvm_codl.measure.offline_costs import NotKept, recall
-        from tvm_codl.measure.workflow import prepare
+        from tvm_codl.measure.offline_costs import NoOfflineCosts, load_costs
         from tvm_codl.plan.explain.prices import Prices
+        from tvm_codl.relay.prepared import prepare
 
         prepared = prepare(load(source, shape))
         a, b = named_plan(first, prepared), named_plan(second, prepared)
         try:
             device = a.device or b.device
-            prices = Prices.of(recall(prepared, records, tuning_records, device, talk).problem, [a, b])
-        except NotKept as missing:
+            prices = Prices.of(
+                load_costs(prepared, records or default_records(), tuning_records, device, talk).problem, [a, b]
+            )
+        except NoOfflineCosts as missing:
             talk(f"times as the plans state them: {missing}")
     found = difference(a, b, prices)
     if as_json:
@@ -83,12 +86,12 @@ def verify(source: str, shape: Any, plan: Path, records: Path | None, as_json: b
     """
     from tvm_codl.device.generic import generic_profile
     from tvm_codl.measure.choices import check_settings
-    from tvm_codl.measure.offline_costs import kept_profile
-    from tvm_codl.measure.workflow import prepare
+    from tvm_codl.measure.offline_costs import load_profile
+    from tvm_codl.relay.prepared import prepare
 
     prepared = prepare(load(source, shape))
     found = named_plan(str(plan), prepared)
-    profile = kept_profile(found.device, records)
+    profile = load_profile(found.device, records or default_records())
     check_settings(found.settings, profile or generic_profile("android-arm64"))
     if profile is None and found.settings.words() != "default":
         talk(

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from tvm_codl.cli.options import ShapeType, json_option, load, phone_options, records_option, tuning_records_option
+from tvm_codl.cli.options import (
+    PhoneChoice,
+    ShapeType,
+    json_option,
+    load,
+    phone_options,
+    records_option,
+    tuning_records_option,
+)
 from tvm_codl.cli.output import print_json, print_table, talk
 
 
@@ -24,8 +31,7 @@ from tvm_codl.cli.output import print_json, print_table, talk
 @tuning_records_option
 @json_option
 def command(
-    sources: tuple[str, ...], shape: Any, reach: Any, top: int, budget: float, repeat: int, records: Path | None,
-    tuning_records: Path | None, as_json: bool,
+    sources: tuple[str, ...], shape: Any, phone: PhoneChoice, top: int, budget: float, repeat: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Rank models (ONNX files or zoo:NAME) by latency: predict all from the records, then measure the best few.
 
@@ -37,19 +43,15 @@ def command(
     twice = sorted({source for source in sources if sources.count(source) > 1})
     if twice:
         raise UsageError(f"{twice[0]} is named twice")
-    from tvm_codl.measure.ranking import rank_models
-    from tvm_codl.measure.workflow import prepare
+    from tvm_codl.relay.prepared import prepare
     from tvm_codl.report.ranking import agreement_words, ranking_table
 
     networks = {}
     for source in sources:
         networks[source] = prepare(load(source, shape))
         talk(f"{source}: {len(networks[source].graph.operators)} operators")
-    with reach() as phone:
-        ranking = rank_models(
-            networks, phone, top=top, budget_s=budget, repeat=repeat, log=talk, records=records,
-            tuning_records=tuning_records,
-        )  # fmt: skip
+    with phone.connect() as session:
+        ranking = session.rank(networks, top=top, budget_s=budget, repeat=repeat)
     if as_json:
         print_json(ranking)
         return

@@ -12,6 +12,7 @@ import click
 import numpy as np
 
 from tvm_codl.cli.options import (
+    PhoneChoice,
     ShapeType,
     given_options,
     json_option,
@@ -47,8 +48,7 @@ OF_A_MODEL = frozenset(("shape", "budget", "records", "tuning_records", "given",
 @click.option("--timeline", type=OUTPUT_FILE, help="Write one run's timeline to this file, for Perfetto.")
 @json_option
 def command(
-    source: str, shape: Any, reach: Any, budget: float, records: Path | None, tuning_records: Path | None, given: str,
-    inputs: Path | None, fill_mode: str, outputs: Path | None, repeat: int, number: int, timeline: Path | None,
+    source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, inputs: Path | None, fill_mode: str, outputs: Path | None, repeat: int, number: int, timeline: Path | None,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Run a library (.so) or a MODEL (an ONNX file or zoo:NAME) on a phone and print what came out."""
@@ -57,21 +57,18 @@ def command(
         _check_usage(source)
     model = None if library else load(source, shape)
     given_inputs = _read(inputs) if inputs else None
-    from tvm_codl.kernels.toolchain import toolchain
     from tvm_codl.measure.choices import check_settings
-    from tvm_codl.measure.workflow import library_for, make_plan, open_library, prepare
+    from tvm_codl.relay.prepared import prepare
 
     prepared = prepare(model) if model else None
     plan = named_plan(given, prepared) if given and prepared else None
-    with reach() as phone:
+    with phone.connect() as session:
         if library is None:
             assert prepared is not None
-            plan = plan or make_plan(
-                prepared, phone, budget_s=budget, log=talk, records=records, tuning_records=tuning_records
-            )
-            check_settings(plan.settings, phone.profile)
-            library = library_for(prepared, plan, toolchain(phone.profile, tuning_records), talk)
-        module = open_library(library, phone)
+            plan = plan or session.plan(prepared, budget)
+            check_settings(plan.settings, session.profile)
+            library = session.library(prepared, plan)
+        module = session.open(library)
         ports = [(port.name, port.shape, port.dtype) for port in module.inputs]
         values = given_inputs if given_inputs is not None else _fill(ports, fill_mode)
         results = dict(zip((port.name for port in module.outputs), module.run(values), strict=True))

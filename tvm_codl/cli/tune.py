@@ -7,8 +7,17 @@ from typing import Any
 
 import click
 
-from tvm_codl.cli.options import FILE, json_option, load, model_options, named_plan, phone_options, records_option
-from tvm_codl.cli.output import print_json, print_table, talk
+from tvm_codl.cli.options import (
+    FILE,
+    PhoneChoice,
+    json_option,
+    load,
+    model_options,
+    named_plan,
+    phone_options,
+    records_option,
+)
+from tvm_codl.cli.output import print_json, print_table
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import DeviceError, UsageError
 
@@ -34,31 +43,28 @@ from tvm_codl.errors import DeviceError, UsageError
 @click.option("-o", "--output", type=OUTPUT_FILE, help="AutoTVM records of the best.  [default: MODEL's name, .log]")
 @json_option
 def command(
-    source: str, shape: Any, reach: Any, processor: str, trials: int, early_stopping: int, tuner: str, minutes: float,
-    given: str, records: Path | None, tuning_records: Path | None, retry_failed: bool,
-    output: Path | None, as_json: bool,
+    source: str, shape: Any, phone: PhoneChoice, processor: str, trials: int, early_stopping: int, tuner: str, minutes: float,
+    given: str, retry_failed: bool, output: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Tune the kernels of MODEL (an ONNX file or zoo:NAME) on a phone, with AutoTVM.
 
     The best configuration of each kernel goes to FILE.log, for --tuning-records of the other commands, and every trial to
     FILE.trials.log and the record store.  After an interruption the same command goes on from there.
     """
-    if click.get_current_context().params["rpc_phones"] > 1:
+    if phone.phones > 1:
         raise UsageError("kernels are tuned on one phone", "--rpc-phones is for measuring", "leave out --rpc-phones")
     model = load(source, shape)
-    from tvm_codl.measure.tuning import tune_kernels
-    from tvm_codl.measure.workflow import prepare
+    from tvm_codl.relay.prepared import prepare
     from tvm_codl.report.kernels import tuned_table
 
     prepared = prepare(model)
     plan = named_plan(given, prepared) if given else None
     output = output or OUTPUT_FILE.convert(f"{prepared.name}.log", None, click.get_current_context())
-    with reach() as phone:
-        report = tune_kernels(
-            prepared, phone, output, plan=plan,
+    with phone.connect() as session:
+        report = session.tune(
+            prepared, output, plan=plan,
             processors=("cpu", "gpu") if processor == "both" else (processor,),
-            trials=trials, early_stopping=early_stopping, tuner=tuner, minutes=minutes, records=records,
-            tuning_records=tuning_records, retry_failed=retry_failed, log=talk,
+            trials=trials, early_stopping=early_stopping, tuner=tuner, minutes=minutes, retry_failed=retry_failed,
         )  # fmt: skip
     if report.failed and not report.tuned and not report.finished:
         raise DeviceError(

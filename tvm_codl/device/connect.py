@@ -18,7 +18,7 @@ from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.device.reference.local import LocalPhone, local_phone
 from tvm_codl.device.same_build import check_same_build
 from tvm_codl.device.spec import Direct, Local, Proxy, Spec, Tracker
-from tvm_codl.errors import CodlError, DeviceError, UsageError
+from tvm_codl.errors import CodlError, DeviceError
 
 CONNECT_S = 20.0
 PING_S = 3.0
@@ -175,19 +175,6 @@ def watched(where: str, alive: Callable[[], bool]) -> Iterator[None]:
                 "look at its log; then run the same command again",
             ) from error
         raise
-
-
-def phone_from_options(tracker: str, proxy: str, key: str) -> Spec:
-    """The phone that the command line's options name.  Raises :class:`UsageError` for an address that is none."""
-    from tvm_codl.device.reference.serve import address
-
-    if tracker and proxy:
-        raise UsageError("--rpc-tracker and --rpc-proxy exclude each other")
-    if tracker or proxy:
-        if not key:
-            raise UsageError("which phone?", "--rpc-key is missing", "add --rpc-key KEY")
-        return (Tracker if tracker else Proxy)(*address(tracker or proxy), key)
-    return Local()
 
 
 def _open_host(tracker: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tvm_codl.errors import UsageError
+
 
 class Local(msgspec.Struct, frozen=True):
     """The reference phone on this machine, started for the occasion."""
@@ -34,3 +36,16 @@ class Direct(msgspec.Struct, frozen=True):
 
 
 Spec = Local | Tracker | Proxy | Direct
+
+
+def parse_spec(tracker: str, proxy: str, key: str) -> Spec:
+    """The phone that the command line's options name.  Raises :class:`UsageError` for an address that is none."""
+    from tvm_codl.device.reference.serve import address
+
+    if tracker and proxy:
+        raise UsageError("--rpc-tracker and --rpc-proxy exclude each other")
+    if tracker or proxy:
+        if not key:
+            raise UsageError("which phone?", "--rpc-key is missing", "add --rpc-key KEY")
+        return (Tracker if tracker else Proxy)(*address(tracker or proxy), key)
+    return Local()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,32 +12,25 @@ import msgspec
 import numpy as np
 
 from tvm_codl.errors import CheckFailed, UserError
-from tvm_codl.frontend.model import LoadedModel
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.graph.footprint import touched_bytes
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.kernels.toolchain import Toolchain, toolchain
 from tvm_codl.measure.choices import check_settings
+from tvm_codl.measure.context import Context
 from tvm_codl.measure.interleave import calm_down, rounds
+from tvm_codl.measure.measurer import Measurer
+from tvm_codl.measure.plan_libraries import libraries_for, open_library
+from tvm_codl.measure.planning import make_plan
 from tvm_codl.measure.probe import Probe, whole_probes
-from tvm_codl.measure.session import open_remote
-from tvm_codl.measure.workflow import (
-    Log,
-    Prepared,
-    libraries_for,
-    make_plan,
-    measuring,
-    open_library,
-    prepare,
-)
-from tvm_codl.paths import cache_dir, default_records
+from tvm_codl.measure.worker import open_remote
+from tvm_codl.paths import cache_dir
 from tvm_codl.plan.candidates import PROCESSORS
 from tvm_codl.plan.files import dump_plan, plan_json
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.reasons import ideal_ms, uniform_plan
 from tvm_codl.records.record import ErrorNo, Processor, Record
-from tvm_codl.records.store import RecordStore
 from tvm_codl.records.workload import Workload
+from tvm_codl.relay.prepared import Prepared
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.report.table import Comparison
 from tvm_codl.report.timeline import overlap, read_events
@@ -93,19 +86,18 @@ class Operators:
     ``unable`` says, by processor, of the first operator that does not run there which one it is and why.
     """
 
-    def __init__(self, prepared: Prepared, phone: Any, tools: Toolchain, records: Path | None, log: Log) -> None:
+    def __init__(self, prepared: Prepared, context: Context) -> None:
         self.prepared = prepared
         self.network_bytes = touched_bytes(prepared.graph)
         self.modules: list[tuple[Sequence[Probe], CoModule]] = []
-        with RecordStore(records or default_records()) as store:
-            session = measuring(prepared, phone, tools, store, log)
-            wholes = whole_probes(prepared.graph)
-            failed = {(r.workload, r.processor): r for r in session.measure(wholes) if not r.ok}
-            self.unable = unable(prepared.graph, failed.values())
-            for probes, outcome in session.libraries([p for p in wholes if (p.key, p.processor) not in failed]):
-                if outcome.path is None:
-                    raise UserError("an operator does not build on its own", outcome.error, "tvm-codl doctor")
-                self.modules.append((probes, open_remote(phone, outcome.path)))
+        measurer = Measurer.of(prepared, context)
+        wholes = whole_probes(prepared.graph)
+        failed = {(r.workload, r.processor): r for r in measurer.measure(wholes) if not r.ok}
+        self.unable = unable(prepared.graph, failed.values())
+        for probes, outcome in measurer.libraries([p for p in wholes if (p.key, p.processor) not in failed]):
+            if outcome.path is None:
+                raise UserError("an operator does not build on its own", outcome.error, "tvm-codl doctor")
+            self.modules.append((probes, open_remote(context.phone, outcome.path)))
         self.times: dict[tuple[str, str], list[float]] = {}
 
     def measure(self) -> None:
@@ -155,38 +147,33 @@ def errors(outputs: list[np.ndarray], wanted: list[np.ndarray]) -> tuple[float, 
 
 
 def bench(
-    model: LoadedModel | Prepared,
-    phone: Any,
-    *,
+    prepared: Prepared,
+    context: Context,
     plan: Plan | None = None,
     plan_path: str = "",
     repeat: int = 30,
     budget_s: float = 120.0,
-    log: Callable[[str], None] = lambda _: None,
-    records: Path | None = None,
-    tuning_records: Path | None = None,
 ) -> BenchReport:
-    """Builds what is not built, runs everything in turn ``repeat`` times, and compares the answers with onnxruntime.
+    """Builds what is missing, runs everything in turn ``repeat`` times, and compares the answers with onnxruntime.
 
-    Without ``plan`` one is made first, and written to ``plan_path``, by default to a file in the cache folder.  A
-    processor that does not run every operator is left out.  Raises :class:`CheckFailed` where an answer is off by more
-    than 1e-3 relative, :class:`UserError` for a plan whose settings the phone cannot do.
+    Without ``plan``, makes one first and writes it to ``plan_path``, by default to a file in the cache folder.  Leaves
+    out a processor that does not run every operator.  Raises :class:`CheckFailed` where an answer is off by more than
+    1e-3 relative, :class:`UserError` for a plan whose settings the phone cannot do.
     """
-    prepared = model if isinstance(model, Prepared) else prepare(model)
+    log = context.log
     if plan is None:
-        plan = make_plan(prepared, phone, budget_s=budget_s, log=log, records=records, tuning_records=tuning_records)
-        plan_path = str(written(plan, plan_path))
+        plan = make_plan(prepared, context, budget_s)
+        plan_path = str(write_plan(plan, plan_path))
         log(f"plan: {plan_path}")
-    check_settings(plan.settings, phone.profile)
-    tools = toolchain(phone.profile, tuning_records)
-    operators = Operators(prepared, phone, tools, records, log)
+    check_settings(plan.settings, context.profile)
+    operators = Operators(prepared, context)
     for on, why in operators.unable.items():
         log(f"not run on the {on} alone: {why}")
     singles = [on for on in PROCESSORS if on not in operators.unable]
     plans: dict[str, Plan] = {on: uniform_plan(prepared.graph, on, prepared.name) for on in singles}
     plans["coexec"] = plan
-    paths = libraries_for(prepared, plans, tools, log)
-    modules = {name: open_library(path, phone) for name, path in paths.items()}
+    paths = libraries_for(prepared, plans, context.tools, log)
+    modules = {name: open_library(path, context.phone) for name, path in paths.items()}
     inputs = prepared.model.sample_inputs()
     wanted = reference_outputs(prepared.model, inputs)
     absolute = relative = 0.0
@@ -218,7 +205,7 @@ def bench(
     comparison = Comparison(prepared.name, alone.get("cpu"), alone.get("gpu"), Statistics.of(samples["coexec"]), ideal)
     return BenchReport(
         model=prepared.name,
-        device=phone.profile.name,
+        device=context.device,
         cpu_ms=comparison.cpu,
         gpu_ms=comparison.gpu,
         coexec_ms=comparison.coexec,
@@ -238,8 +225,8 @@ def bench(
     )
 
 
-def written(plan: Plan, path: str = "") -> Path:
-    """The file that a plan is written to: by default one of its own in the cache folder."""
+def write_plan(plan: Plan, path: str = "") -> Path:
+    """Writes a plan to ``path``, by default to a file of its own in the cache folder; returns the file."""
     place = Path(path)
     if not path:
         digest = hashlib.sha256(plan_json(plan).encode()).hexdigest()[:12]

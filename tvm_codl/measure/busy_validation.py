@@ -1,6 +1,6 @@
-"""Busy look: the plans of an adaptive library, run in turn while threads of the phone's own compete for the CPU's cores.
+"""Busy validation: runs the plans of an adaptive library in turn while other threads compete for the CPU's cores.
 
-What a plan costs beside other work depends on how the phone's kernel shares out its cores, which no model here knows.
+How fast a plan is then depends on the scheduler of the phone's kernel, which no model here describes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Log = Callable[[str], None]
 
 #: Rounds of all plans, and then of the better half.
 ROUNDS = (4, 6)
-#: Samples of one plan in a round, after one that finds cold caches.
+#: Samples of one plan in a round, after one with cold caches.
 RUNS = 6
 #: A plan for a busy CPU is kept if it takes at most this share of the time of the first.
 GAIN = 0.95
 
 
 class Busy(msgspec.Struct, frozen=True):
-    """``samples``: by the plans' places in their library, the times in ms beside the load."""
+    """``samples``: times in ms under load, by the plans' places in their library."""
 
     samples: dict[int, list[float]]
 
@@ -38,10 +38,10 @@ class Busy(msgspec.Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def competing(phone: Any, threads: int) -> Iterator[None]:
-    """So many threads that only count, on the cores of the phone's CPU.
+def compete(phone: Any, threads: int) -> Iterator[None]:
+    """Runs ``threads`` threads that only count on the cores of the phone's CPU, until the block or the connection ends.
 
-    They end with the block, and with the connection.  Raises :class:`DeviceError` where the phone cannot start them.
+    Raises :class:`DeviceError` where the phone cannot start them.
     """
     try:
         competitor = phone.remote.get_function("codl.compete")(threads)
@@ -55,7 +55,7 @@ def competing(phone: Any, threads: int) -> Iterator[None]:
         competitor["stop"]()
 
 
-def look(module: CoModule, phone: Any, numbers: Collection[int]) -> Busy:
+def time_when_busy(module: CoModule, phone: Any, numbers: Collection[int]) -> Busy:
     """Times the plans ``numbers`` of a library that has its inputs, while each of the CPU's threads has a competitor."""
     samples: dict[int, list[float]] = {number: [] for number in numbers}
     for number in numbers:
@@ -66,8 +66,8 @@ def look(module: CoModule, phone: Any, numbers: Collection[int]) -> Busy:
     try:
         for rounds in ROUNDS:
             for _ in range(rounds):
-                # Runs fall into step with the turns of what competes, so each round has its own.
-                with competing(phone, len(module.cpu_cores)):
+                # Runs can fall into step with the competitors' time slices, so each round starts new ones.
+                with compete(phone, len(module.cpu_cores)):
                     for number in racing:
                         module.fix_plan(number)
                         samples[number] += module.benchmark(1, 1 + RUNS)[1:]
@@ -77,14 +77,16 @@ def look(module: CoModule, phone: Any, numbers: Collection[int]) -> Busy:
     return Busy(samples)
 
 
-def fittest(plans: Sequence[StatePlan], median_ms: Mapping[int, float], gain: float = GAIN) -> tuple[StatePlan, ...]:
-    """The first plan, of those for a busy CPU the fastest beside the load, if it gains, and all for other states.
+def choose_busy_plan(
+    plans: Sequence[StatePlan], median_ms: Mapping[int, float], gain: float = GAIN
+) -> tuple[StatePlan, ...]:
+    """The first plan; of those for a busy CPU the fastest under load, if it gains; all plans for other states.
 
-    ``median_ms``: by their places, of the first and of all that are for a busy CPU.
+    ``median_ms``: by place, the first plan's and those of all plans for a busy CPU.
     """
-    best = min((i for i, one in enumerate(plans) if one.state == "cpu busy"), key=median_ms.__getitem__, default=None)
+    best = min((i for i, plan in enumerate(plans) if plan.state == "cpu busy"), key=median_ms.__getitem__, default=None)
     return tuple(
-        one
-        for i, one in enumerate(plans)
-        if i == 0 or one.state != "cpu busy" or (i == best and median_ms[i] <= gain * median_ms[0])
+        plan
+        for i, plan in enumerate(plans)
+        if i == 0 or plan.state != "cpu busy" or (i == best and median_ms[i] <= gain * median_ms[0])
     )

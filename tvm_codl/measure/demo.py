@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -12,12 +10,14 @@ from tvm_codl.errors import CheckFailed
 from tvm_codl.frontend.load import load_model
 from tvm_codl.frontend.picture import demo_picture
 from tvm_codl.frontend.text_detection import draw_boxes, find_boxes, overlap, to_input
-from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.measure.bench import BenchReport, bench
-from tvm_codl.measure.workflow import library_for, make_plan, open_library, prepare
+from tvm_codl.measure.context import Context
+from tvm_codl.measure.plan_libraries import libraries_for, open_library
+from tvm_codl.measure.planning import make_plan
 from tvm_codl.plan.files import dump_plan
+from tvm_codl.plan.plan import Plan
+from tvm_codl.relay.prepared import Prepared, prepare
 
-Log = Callable[[str], None]
 FOUND = 0.5  # intersection over union from which a box counts as the word's
 
 
@@ -30,21 +30,17 @@ class Shown(msgspec.Struct, frozen=True):
     lines: tuple[str, ...]
 
 
-def text_detection(phone: Any, folder: Path, *, budget_s: float, repeat: int, log: Log) -> Shown:
+def text_detection(context: Context, folder: Path, budget_s: float, repeat: int) -> Shown:
     """PP-OCRv4 finds the words of a picture whose words are known; the picture with the boxes goes to ``folder``.
 
     Raises :class:`CheckFailed` where a word is not found.
     """
     source = "zoo:ppocr_det"
-    prepared = prepare(load_model(source))
-    _, _, height, width = prepared.model.inputs[0][1]
+    prepared, plan, path = _plan(source, context, folder, budget_s)
+    name, (_, _, height, width), *_ = prepared.model.inputs[0]
     picture, words = demo_picture(height, width)
-    log(f"{prepared.name}: {len(prepared.graph.operators)} operators; measuring and planning")
-    plan = make_plan(prepared, phone, budget_s=budget_s, log=log)
-    path = folder / f"{prepared.name}.plan.json"
-    dump_plan(plan, path)
-    module = open_library(library_for(prepared, plan, toolchain(phone.profile), log), phone)
-    answer = module.run({prepared.model.inputs[0][0]: to_input(picture, height, width)})[0]
+    library = libraries_for(prepared, {"": plan}, context.tools, context.log)[""]
+    answer = open_library(library, context.phone).run({name: to_input(picture, height, width)})[0]
     boxes = find_boxes(answer, picture.shape)
     drawn = folder / "text.png"
     draw_boxes(picture, boxes, drawn)
@@ -55,17 +51,20 @@ def text_detection(phone: Any, folder: Path, *, budget_s: float, repeat: int, lo
             raise CheckFailed(f"the words {word.text!r} were not found", f"boxes: {[b.bounds for b in boxes]}")
         left, top, right, bottom = (round(edge) for edge in best.bounds)
         lines.append(f"  {word.text:16s} at ({left}, {top}) to ({right}, {bottom}), score {best.score:.2f}")
-    report = bench(prepared, phone, plan=plan, plan_path=str(path), repeat=repeat, log=log)
-    return Shown(source, report, path, tuple(lines))
+    return Shown(source, bench(prepared, context, plan, str(path), repeat), path, tuple(lines))
 
 
-def classification(phone: Any, folder: Path, *, budget_s: float, repeat: int, log: Log) -> Shown:
+def classification(context: Context, folder: Path, budget_s: float, repeat: int) -> Shown:
     """ResNet-18 with seeded weights: its times, and its error against onnxruntime."""
     source = "zoo:resnet18"
+    prepared, plan, path = _plan(source, context, folder, budget_s)
+    return Shown(source, bench(prepared, context, plan, str(path), repeat), path, ())
+
+
+def _plan(source: str, context: Context, folder: Path, budget_s: float) -> tuple[Prepared, Plan, Path]:
     prepared = prepare(load_model(source))
-    log(f"{prepared.name}: {len(prepared.graph.operators)} operators; measuring and planning")
-    plan = make_plan(prepared, phone, budget_s=budget_s, log=log)
+    context.log(f"{prepared.name}: {len(prepared.graph.operators)} operators; measuring and planning")
+    plan = make_plan(prepared, context, budget_s)
     path = folder / f"{prepared.name}.plan.json"
     dump_plan(plan, path)
-    report = bench(prepared, phone, plan=plan, plan_path=str(path), repeat=repeat, log=log)
-    return Shown(source, report, path, ())
+    return prepared, plan, path

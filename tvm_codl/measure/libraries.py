@@ -1,19 +1,18 @@
-"""The libraries that a measuring session sends: built once, kept in the cache, checked against the phone's limits."""
+"""The libraries of probes: built once, kept in the cache, checked against the phone's limits."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import tvm
 
 from tvm_codl.build.limits import Limits, check
 from tvm_codl.build.pool import Outcome, build_all
 from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.kernels.toolchain import Toolchain
 from tvm_codl.measure.batch import build_batch
 from tvm_codl.measure.probe import Probe
 from tvm_codl.paths import cache_dir
@@ -24,14 +23,11 @@ BUILD_S, BUILD_EACH_S = 120.0, 10.0
 
 @dataclass(frozen=True)
 class Libraries:
-    """Builds probes of one network; ``build`` names compiler, schedules and what puts libraries together."""
+    """Builds probes of one network."""
 
     graph: OpGraph
     weights: Mapping[str, np.ndarray]
-    cpu: tvm.target.Target
-    gpu: tvm.target.Target
-    build: str
-    scheduled: Callable[[], Any]
+    tools: Toolchain
     limits: Limits
 
     def built(self, parts: Sequence[Sequence[Probe]]) -> list[Outcome]:
@@ -43,8 +39,8 @@ class Libraries:
         missing = [i for i, path in enumerate(paths) if not path.exists()]
 
         def build(index: int) -> Path:
-            with self.scheduled():
-                library = build_batch(self.graph, self.weights, parts[missing[index]], self.cpu, self.gpu)
+            with self.tools.scheduled():
+                library = build_batch(self.graph, self.weights, parts[missing[index]], self.tools.cpu, self.tools.gpu)
             check(library.launches, self.limits)
             return library.export(paths[missing[index]])
 
@@ -56,7 +52,7 @@ class Libraries:
 
     def _path(self, probes: Sequence[Probe]) -> Path:
         """Where the library of these probes lies: its kernels depend on the workloads and the build alone."""
-        digest = hashlib.sha256(f"{self.build}|{self.limits}".encode())
+        digest = hashlib.sha256(f"{self.tools.build_id}|{self.limits}".encode())
         for probe in probes:
             digest.update(f"{probe.processor}|{probe.key}\n".encode())
         return cache_dir() / "libraries" / f"batch-{digest.hexdigest()[:24]}.so"

@@ -1,7 +1,7 @@
-"""What is known of a network's costs on a phone: from what was kept of it, or else from the phone.
+"""A network's costs on a phone from stored records, without asking the phone.
 
-Explaining a plan, changing it and comparing plans need no phone that was measured before: its records and profile are in
-the record store, and what sharing costs on it is kept beside that.
+Explaining a plan, changing it and comparing plans need no phone that was measured before: the record store holds its
+measurements and profile, and a file beside it what transfers cost there.
 """
 
 from __future__ import annotations
@@ -11,176 +11,125 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from tvm_codl.cost.kept_sharing import kept_sharing, usual_sharing
 from tvm_codl.cost.model import CostModel
-from tvm_codl.device.power import Power
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
 from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.measure.budget import Budget
-from tvm_codl.measure.learning import Log, learn, learner, priced
-from tvm_codl.paths import default_records
-from tvm_codl.plan.energy import Energy, least_energy
-from tvm_codl.plan.plan import Plan
+from tvm_codl.measure.context import Context, Log
+from tvm_codl.measure.learning import learn, model_fitter, pose_problem
 from tvm_codl.plan.problem import Problem
 from tvm_codl.records.record import Record
 from tvm_codl.records.store import RecordStore
 from tvm_codl.relay.prepared import Prepared
 
-Reach = Callable[[], AbstractContextManager[Any]]
-_MEASURE = "tvm-codl plan MODEL measures the phone and keeps what it finds"
+_MEASURE = "tvm-codl plan MODEL measures the phone and keeps the records"
 
 
-class NotKept(UserError):
-    """Too little was kept of a phone to do without it."""
+class NoOfflineCosts(UserError):
+    """The store holds too little of a phone to plan without it."""
 
 
 @dataclass(frozen=True)
-class Known:
-    """A network's costs on one phone; ``model`` is what ``problem`` asks for them."""
+class NetworkCosts:
+    """A network's costs on one phone; ``problem`` asks ``model`` for them."""
 
     problem: Problem
     model: CostModel
     profile: DeviceProfile
 
 
-def recall(
-    prepared: Prepared,
-    records: Path | None = None,
-    tuning_records: Path | None = None,
-    device: str = "",
-    log: Log = lambda _: None,
-) -> Known:
-    """What was kept of ``device``, by default the phone that was measured last.
+def load_costs(
+    prepared: Prepared, records: Path, tuning_records: Path | None, device: str = "", log: Log = lambda _: None
+) -> NetworkCosts:
+    """The costs on ``device``, by default the phone that was measured last, from the record store at ``records``.
 
-    Raises :class:`NotKept` where the store has nothing of it, nothing of the kernels as they would be built today, or
-    no sharing costs.
+    Raises :class:`NoOfflineCosts` where the store has nothing of it, nothing of today's kernels, or no transfer costs.
     """
-    path = records or default_records()
-    if not path.is_file():
-        raise NotKept(f"{path} does not exist", next=_MEASURE)
-    with RecordStore(path) as store:
+    if not records.is_file():
+        raise NoOfflineCosts(f"{records} does not exist", next=_MEASURE)
+    with RecordStore(records) as store:
         newest = {name: when for when, name in sorted((total[-1], total[0]) for total in store.totals())}
         if not newest or (device and device not in newest):
             whom = f"of {device!r}" if device else ""
-            raise NotKept(f"{path} holds no measurement {whom}".rstrip(), f"devices: {', '.join(newest)}", _MEASURE)
-        name = device or max(newest, key=lambda one: newest[one])
-        known = list(store.query(device=name, mode="alone"))
-        profile = _profile(store, known, name)
+            evidence = f"devices: {', '.join(newest)}"
+            raise NoOfflineCosts(f"{records} holds no measurement {whom}".rstrip(), evidence, _MEASURE)
+        name = device or max(newest, key=lambda each: newest[each])
+        measured = list(store.query(device=name, mode="alone"))
+        profile = _profile(store, measured, name)
         tools = toolchain(profile, tuning_records)
         runs = list(store.plans(device=name, build=tools.kernel_id))
-    own = [record for record in known if record.build == tools.kernel_id]
-    kept = kept_sharing(path, name, tools.kernel_id)
-    sharing = usual_sharing(path, name, tools.kernel_id)
+    own = [record for record in measured if record.build == tools.kernel_id]
+    kept = kept_sharing(records, name, tools.kernel_id)
+    sharing = usual_sharing(records, name, tools.kernel_id)
     if not own or kept is None or sharing is None:
-        what = "measurement" if not own else "sharing costs"
-        raise NotKept(
-            f"{path} holds no {what} of {name} with today's kernels",
-            f"build {tools.kernel_id}; {len(known)} records of builds {', '.join(sorted({r.build for r in known}))}",
+        builds = ", ".join(sorted({record.build for record in measured}))
+        raise NoOfflineCosts(
+            f"{records} holds no {'transfer costs' if own else 'measurement'} of {name} with today's kernels",
+            f"build {tools.kernel_id}; {len(measured)} records of builds {builds}",
             _MEASURE,
         )
     when = datetime.fromtimestamp(kept.when).astimezone().strftime("%Y-%m-%d %H:%M")
-    log(f"priced by {len(own)} records of {name}, and what sharing cost there on {when}: no phone was asked")
-    model = learner(profile, tools)(own)
-    return Known(priced(prepared, model, sharing, name, runs), model, profile)
+    log(f"costs from {len(own)} records of {name} and its transfer costs of {when}, without the phone")
+    model = model_fitter(profile, tools)(own)
+    return NetworkCosts(pose_problem(prepared, model, sharing, name, runs), model, profile)
 
 
-def known(
+def find_costs(
     prepared: Prepared,
-    reach: Reach,
+    connect: Callable[[], AbstractContextManager[Context]],
+    records: Path,
+    tuning_records: Path | None,
     *,
     device: str = "",
     named: bool = False,
     budget_s: float = 120.0,
-    records: Path | None = None,
-    tuning_records: Path | None = None,
     log: Log = lambda _: None,
-) -> Known:
-    """:func:`recall`, or where too little was kept, what measuring the phone that ``reach`` opens teaches.
+) -> NetworkCosts:
+    """:func:`load_costs`, or where the store holds too little, what measuring the phone that ``connect`` opens teaches.
 
-    Without ``device``, that phone is asked which it is where somebody ``named`` it or several were measured.  Raises :class:`UserError` where
-    it is another one than ``device``.
+    Without ``device``, asks the phone for its name if the user ``named`` a phone or if several were measured.  Raises
+    :class:`UserError` where the phone that answers is not ``device``.
     """
-    kept = [] if device else _devices(records or default_records())
-    if len(kept) > 1 or (kept and named):
-        log(f"{len(kept)} device{'s were' if len(kept) > 1 else ' was'} measured: asking the phone which it is")
-        with reach() as phone:
-            device = phone.profile.name
+    devices = [] if device else _devices(records)
+    if len(devices) > 1 or (devices and named):
+        log(f"{len(devices)} device{'s were' if len(devices) > 1 else ' was'} measured: asking the phone for its name")
+        with connect() as context:
+            device = context.device
     try:
-        return recall(prepared, records, tuning_records, device, log)
-    except NotKept as missing:
-        log(f"{missing.what}: asking the phone")
-    with reach() as phone:
-        if device and phone.profile.name != device:
+        return load_costs(prepared, records, tuning_records, device, log)
+    except NoOfflineCosts as missing:
+        log(f"{missing.what}: measuring the phone")
+    with connect() as context:
+        if device and context.device != device:
             raise UserError(
-                f"the plan is for {device}, of which too little was kept",
-                f"the phone that answers is {phone.profile.name}",
+                f"the plan is for {device}, of which too little is on record",
+                f"the phone that answers is {context.device}",
                 "connect to that phone, or make a plan for this one: tvm-codl plan MODEL",
             )
-        return _learned(prepared, phone, budget_s, records, tuning_records, log)
+        guided, problem = learn(prepared, context, Budget(seconds=budget_s))
+        return NetworkCosts(problem, guided.model, context.profile)
 
 
-def energy_plan(
-    prepared: Prepared,
-    phone: Any,
-    power: Power | None = None,
-    *,
-    budget_s: float = 120.0,
-    records: Path | None = None,
-    tuning_records: Path | None = None,
-    log: Log = lambda _: None,
-) -> Plan:
-    """Measures as :func:`~tvm_codl.measure.workflow.make_plan` does, then plans for the least energy by a power table.
-
-    ``power`` is the phone's profile's by default.  The plan is not run: no phone here measures its energy.  Raises
-    :class:`UserError` without a table, before anything is measured.
-    """
-    energy = Energy(needed(power, phone.profile))
-    problem = _learned(prepared, phone, budget_s, records, tuning_records, log).problem
-    network = (problem.graph, problem.options, problem.sharing, problem.axes)
-    return problem.corrected(least_energy(*network, energy, problem.name, problem.device))
-
-
-def needed(power: Power | None, profile: DeviceProfile) -> Power:
-    """The table that was given, or else the profile's; :class:`UserError` where there is neither."""
-    table = power or profile.power
-    if table is None:
-        raise UserError(
-            "energy cannot be planned without the phone's power",
-            f"the profile of {profile.name} has no power table, and no phone tells it",
-            "write idle_w, cpu_w, gpu_w and both_w, the watts of the whole phone in each state, to a file, one "
-            "`name: watts` a line, and give it with --power FILE",
-        )
-    return table
-
-
-def _learned(
-    prepared: Prepared, phone: Any, budget_s: float, records: Path | None, tuning_records: Path | None, log: Log
-) -> Known:
-    found, problem = learn(prepared, phone, Budget(seconds=budget_s), log, records, tuning_records)
-    return Known(problem, found.model, phone.profile)
-
-
-def _devices(path: Path) -> list[str]:
-    """Those with measurements in a store, which need not exist."""
-    if not path.is_file():
-        return []
-    with RecordStore(path) as store:
-        return sorted({total[0] for total in store.totals()})
-
-
-def kept_profile(device: str, records: Path | None = None) -> DeviceProfile | None:
-    """The newest profile of ``device`` that a store of measurements holds; None where there is none."""
-    path = records or default_records()
-    if not path.is_file():
+def load_profile(device: str, records: Path) -> DeviceProfile | None:
+    """The newest profile of ``device`` in a record store; None where there is none."""
+    if not records.is_file():
         return None
-    with RecordStore(path) as store:
+    with RecordStore(records) as store:
         try:
             return _profile(store, list(store.query(device=device)), device)
-        except NotKept:
+        except NoOfflineCosts:
             return None
+
+
+def _devices(records: Path) -> list[str]:
+    """Those with measurements in a store, which need not exist."""
+    if not records.is_file():
+        return []
+    with RecordStore(records) as store:
+        return sorted({total[0] for total in store.totals()})
 
 
 def _profile(store: RecordStore, records: list[Record], name: str) -> DeviceProfile:
@@ -189,4 +138,4 @@ def _profile(store: RecordStore, records: list[Record], name: str) -> DeviceProf
     for record in reversed(records):
         if record.profile in profiles:
             return DeviceProfile.from_json(profiles[record.profile])
-    raise NotKept(f"{store.path} holds no profile of {name}", f"{len(records)} records", _MEASURE)
+    raise NoOfflineCosts(f"{store.path} holds no profile of {name}", f"{len(records)} records", _MEASURE)

@@ -45,7 +45,7 @@ class Phones(Protocol):
         ...
 
 
-class Fleet:
+class PhonePool:
     """The phones that serve one key, ``most`` at once.  It is also a phone itself: the first one.
 
     Phones that are free are taken, also those that come later, and kept until :meth:`close`.
@@ -105,29 +105,29 @@ class Fleet:
 
 
 @contextlib.contextmanager
-def connect_fleet(
+def connect_pool(
     place: Tracker, most: int = 16, timeout_s: float = CONNECT_S, log: Log = lambda _: None
-) -> Iterator[Fleet]:
+) -> Iterator[PhonePool]:
     """The phones that serve a key at a tracker, ``most`` at once: what :func:`~tvm_codl.device.connect.connect` is for one.
 
     Raises :class:`DeviceError` where there is no tracker, where none of the phones is free or answers, and where one goes
     away while the caller's block asks it for something.
     """
-    fleet = Fleet(Shelf(place, timeout_s), most, log)
+    pool = PhonePool(Shelf(place, timeout_s), most, log)
     try:
-        with watched(f"tracker {place.host}:{place.port}, key {place.key}", fleet.alive):
-            yield fleet
+        with watched(f"tracker {place.host}:{place.port}, key {place.key}", pool.alive):
+            yield pool
     finally:
-        fleet.close()
+        pool.close()
 
 
 class _Run:
-    def __init__(self, fleet: Fleet, jobs: Sequence[Job], make_worker: MakeWorker, settings: Settings) -> None:
-        self.fleet, self.make_worker, self.settings = fleet, make_worker, settings
+    def __init__(self, pool: PhonePool, jobs: Sequence[Job], make_worker: MakeWorker, settings: Settings) -> None:
+        self.pool, self.make_worker, self.settings = pool, make_worker, settings
         self.slices: deque[tuple[Path, list[Numbered]]] = deque()
         for job in jobs:
             numbered = list(enumerate(job.trials))
-            size = max(1, min(SLICE, -(-len(numbered) // max(1, len(fleet.phones)))))
+            size = max(1, min(SLICE, -(-len(numbered) // max(1, len(pool.phones)))))
             self.slices.extend((job.path, numbered[i : i + size]) for i in range(0, len(numbered), size))
         self.changed = threading.Condition()
         self.held = 0  # slices that phones are working on
@@ -136,7 +136,7 @@ class _Run:
         self.threads: dict[threading.Thread, Worker] = {}
 
     def events(self) -> Iterator[Event]:
-        for phone in list(self.fleet.phones):
+        for phone in list(self.pool.phones):
             self._employ(phone)
         hiring = threading.Thread(target=self._hire_more, daemon=True)
         hiring.start()
@@ -152,7 +152,7 @@ class _Run:
                     continue
                 now = time.monotonic()
                 if lonely_since is None:
-                    self.fleet._log(f"all phones are gone; waiting {self.settings.patience_s:g} s for one")
+                    self.pool._log(f"all phones are gone; waiting {self.settings.patience_s:g} s for one")
                     lonely_since = now
                 if now - lonely_since > self.settings.patience_s:
                     raise DeviceError(
@@ -184,7 +184,7 @@ class _Run:
         number = len(self.threads) + 1
 
         def log(text: str) -> None:
-            self.fleet._log(f"phone {number}: {text}")
+            self.pool._log(f"phone {number}: {text}")
 
         worker = self.make_worker(phone, log)
         worker.patience_s, worker.stopped = ABSENT_S, False
@@ -209,7 +209,7 @@ class _Run:
                         return
                     log(f"gone ({error.what}); its {len(left)} candidates go to the others")
                     self._give_back(path, left, worker)
-                    self.fleet.phones.remove(worker.phone)
+                    self.pool.phones.remove(worker.phone)
                     return
                 finally:
                     with self.changed:
@@ -250,10 +250,10 @@ class _Run:
     def _hire_more(self) -> None:
         while not self.ended:
             with contextlib.suppress(CodlError):  # no tracker, no answer: another time
-                if len(self.fleet.phones) < self.fleet._most and (phone := self.fleet._hire()) is not None:
+                if len(self.pool.phones) < self.pool._most and (phone := self.pool._hire()) is not None:
                     if self.ended:
                         return
-                    self.fleet._log(f"another phone has come: {phone.profile.name}")
+                    self.pool._log(f"another phone has come: {phone.profile.name}")
                     self._employ(phone)
                     continue
             time.sleep(LOOK_S)

@@ -7,10 +7,10 @@ would measure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from tvm_codl.cost.model import CostModel
@@ -18,27 +18,21 @@ from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.errors import CheckFailed, UsageError
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.kernels.toolchain import Toolchain, toolchain
 from tvm_codl.measure.bench import TOLERANCE, errors
+from tvm_codl.measure.context import Context
 from tvm_codl.measure.interleave import calm_down, rounds
+from tvm_codl.measure.learning import model_fitter
+from tvm_codl.measure.measurer import Measurer
+from tvm_codl.measure.plan_libraries import libraries_for, open_library
+from tvm_codl.measure.planning import make_plan
 from tvm_codl.measure.probe import Probe, whole_probes
 from tvm_codl.measure.sharing import measure_sharing
-from tvm_codl.measure.workflow import (
-    Log,
-    Prepared,
-    learner,
-    library_for,
-    make_plan,
-    measuring,
-    open_library,
-)
-from tvm_codl.paths import default_records
 from tvm_codl.plan.candidates import Axes, candidates
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.search import find
-from tvm_codl.records.record import Processor, Record
-from tvm_codl.records.store import RecordStore
+from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
+from tvm_codl.relay.prepared import Prepared
 from tvm_codl.report.ranking import Measured, Predicted, Ranking, agreement, in_order
 from tvm_codl.report.statistics import Statistics
 
@@ -49,63 +43,38 @@ SEEDS = 48
 
 
 def rank_models(
-    networks: Mapping[str, Prepared],
-    phone: Any,
-    *,
-    top: int = 3,
-    budget_s: float = 30.0,
-    repeat: int = 20,
-    log: Log = lambda _: None,
-    records: Path | None = None,
-    tuning_records: Path | None = None,
+    networks: Mapping[str, Prepared], context: Context, top: int = 3, budget_s: float = 30.0, repeat: int = 20
 ) -> Ranking:
     """Predicts every network (by name), then measures the ``top`` best on the phone and compares the two orders.
 
-    The prediction uses the phone's records as they are.  Only where the store has next to none of this phone and build,
-    some of the networks' whole operators are measured first.  Each of the best gets ``budget_s`` seconds of measuring for
-    its own plan (:func:`~tvm_codl.measure.workflow.make_plan`), then all run in turn, ``repeat`` rounds.  Raises
-    :class:`UsageError` for no networks, :class:`CheckFailed` where an answer differs from onnxruntime's.
+    Predicts from the phone's records.  Only where the store has next to none of this phone and build, measures some of the
+    networks' whole operators first.  Each of the best gets ``budget_s`` seconds of measuring for its own plan, then all
+    run in turn, ``repeat`` rounds.  Raises :class:`UsageError` for no networks, :class:`CheckFailed` where an answer
+    differs from onnxruntime's.
     """
     if not networks:
         raise UsageError("there is nothing to rank", next="name at least one model")
-    tools = toolchain(phone.profile, tuning_records)
-    with RecordStore(records or default_records()) as store:
-        known = _records(store, phone, tools)
-        seeded = 0
-        if len(known) < FEWEST_RECORDS:
-            log(f"{len(known)} records of {phone.profile.name} in this build: measuring some whole operators")
-            for name, probes in seeds(networks, SEEDS).items():
-                seeded += len(measuring(networks[name], phone, tools, store, log).measure(probes))
-            known = _records(store, phone, tools)
-    sharing = measure_sharing(phone, tools.cpu, tools.gpu)
-    model = learner(phone.profile, tools)(known)
-    predicted = in_order(
-        [predict(name, p.graph, p.axes, model, sharing) for name, p in networks.items()]
-    )  # fmt: skip
-    log(f"predicted {len(predicted)} models from {len(known)} records")
-    ranking = Ranking(phone.profile.name, len(known), seeded, predicted)
-    best = [p.model for p in predicted[:top]]
-    if not best:
-        return ranking
+    tools, log = context.tools, context.log
+    records, seeded = context.records(), 0
+    if len(records) < FEWEST_RECORDS:
+        log(f"{len(records)} records of {context.device} in this build: measuring some whole operators")
+        for name, probes in seeds(networks, SEEDS).items():
+            seeded += len(Measurer.of(networks[name], context).measure(probes))
+        records = context.records()
+    sharing = measure_sharing(context.phone, tools.cpu, tools.gpu)
+    model = model_fitter(context.profile, tools)(records)
+    predicted = in_order([predict(name, p.graph, p.axes, model, sharing) for name, p in networks.items()])
+    log(f"predicted {len(predicted)} models from {len(records)} records")
+    ranking = Ranking(context.device, len(records), seeded, predicted)
     plans = {}
-    for name in best:
+    for name in [p.model for p in predicted[:top]]:
         log(f"planning {name}")
-        plans[name] = make_plan(
-            networks[name], phone, budget_s=budget_s, log=log, records=records, tuning_records=tuning_records
-        )
-    measured = _measured({name: networks[name] for name in best}, plans, phone, tools, repeat, log)
-    return Ranking(
-        ranking.device,
-        ranking.records,
-        ranking.seeded,
-        predicted,
-        measured,
-        agreement({p.model: p.coexec_ms for p in predicted}, {m.model: m.latency_ms.median for m in measured}),
-    )
-
-
-def _records(store: RecordStore, phone: Any, tools: Toolchain) -> list[Record]:
-    return list(store.query(device=phone.profile.name, build=tools.kernel_id, mode="alone"))
+        plans[name] = make_plan(networks[name], context, budget_s)
+    if not plans:
+        return ranking
+    measured = _measure({name: networks[name] for name in plans}, plans, context, repeat)
+    order = agreement({p.model: p.coexec_ms for p in predicted}, {m.model: m.latency_ms.median for m in measured})
+    return msgspec.structs.replace(ranking, measured=measured, agreement=order)
 
 
 def seeds(networks: Mapping[str, Prepared], most: int) -> dict[str, list[Probe]]:
@@ -168,16 +137,14 @@ def _parts(placement: Placement, axes: Mapping[str, Any]) -> list[tuple[Processo
     return [("cpu", *cpu), ("gpu", *gpu)]
 
 
-def _measured(
-    networks: Mapping[str, Prepared],
-    plans: Mapping[str, Plan],
-    phone: Any,
-    tools: Toolchain,
-    repeat: int,
-    log: Callable[[str], None],
+def _measure(
+    networks: Mapping[str, Prepared], plans: Mapping[str, Plan], context: Context, repeat: int
 ) -> tuple[Measured, ...]:
-    """All networks in turn, so that the phone's drift meets them alike; the fastest first."""
-    modules = {name: open_library(library_for(p, plans[name], tools, log), phone) for name, p in networks.items()}
+    """Runs all networks in turn, so that the phone's drift affects all alike; the fastest first."""
+    modules = {}
+    for name, prepared in networks.items():
+        path = libraries_for(prepared, {name: plans[name]}, context.tools, context.log)[name]
+        modules[name] = open_library(path, context.phone)
     relative = {}
     for name, module in modules.items():
         inputs = networks[name].model.sample_inputs()
@@ -185,10 +152,9 @@ def _measured(
         if relative[name] > TOLERANCE:
             raise CheckFailed(f"{name}: the answer differs from onnxruntime's by {relative[name]:.2e} relative")
     calm_down()
-    log(f"running {repeat} rounds of {len(modules)} models")
-    samples = rounds(modules, repeat)
-    found = [
+    context.log(f"running {repeat} rounds of {len(modules)} models")
+    measured = [
         Measured(name, Statistics.of(times), plans[name].predicted_ms, relative[name])
-        for name, times in samples.items()
+        for name, times in rounds(modules, repeat).items()
     ]
-    return tuple(sorted(found, key=lambda m: m.latency_ms.median))
+    return tuple(sorted(measured, key=lambda m: m.latency_ms.median))

@@ -5,41 +5,37 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 import tvm
 
 from tvm_codl.errors import CheckFailed, UserError
-from tvm_codl.kernels.toolchain import Toolchain, toolchain
 from tvm_codl.measure.bench import FLOAT16_TOLERANCE, TOLERANCE, errors
 from tvm_codl.measure.choices import Ratio, check_settings, choose, offered, varied
+from tvm_codl.measure.context import Context
 from tvm_codl.measure.interleave import RUNS, calm_down
-from tvm_codl.measure.workflow import Log, Prepared, library_for, open_library
+from tvm_codl.measure.plan_libraries import libraries_for, open_library
 from tvm_codl.plan.plan import Plan
 from tvm_codl.records.settings import DEFAULT, Settings
+from tvm_codl.relay.prepared import Prepared
 from tvm_codl.runtime.comodule import CoModule
 
 #: A sample is the mean of as many runs as take that long, or one: a network of 0.1 ms is timed as well as one of 100.
 SAMPLE_MS = 5.0
 
 
-class Bench:
+class SettingLibraries:
     """The libraries of a plan on a phone, one for each type and each memory of the GPU, run with one setting after the other.
 
     After each change the first sample, which finds caches and driver as another setting left them, is not counted.
     """
 
-    def __init__(self, prepared: Prepared, plan: Plan, phone: Any, tools: Toolchain, log: Log) -> None:
+    def __init__(self, prepared: Prepared, plan: Plan, context: Context) -> None:
         self.inputs = prepared.model.sample_inputs()
-        self.profile = phone.profile
-        self.offers = offered(phone.profile, plan)
+        self.offers = offered(context.profile, plan)
         self.modules: dict[str, CoModule] = {}
-        self._open = lambda one: open_library(
-            library_for(prepared, msgspec.structs.replace(plan, settings=one), tools, log), phone
-        )
-        self._log = log
+        self._prepared, self._plan, self._context = prepared, plan, context
         self.modules[DEFAULT.words()] = self._open(DEFAULT)
         wanted = self.modules[DEFAULT.words()].run(self.inputs)
         for field, bound in (("gpu_float", FLOAT16_TOLERANCE), ("gpu_memory", TOLERANCE)):
@@ -50,17 +46,22 @@ class Bench:
         self.number = math.ceil(SAMPLE_MS / max(once, 1e-3))
         calm_down()
 
+    def _open(self, settings: Settings) -> CoModule:
+        plan = msgspec.structs.replace(self._plan, settings=settings)
+        paths = libraries_for(self._prepared, {"": plan}, self._context.tools, self._context.log)
+        return open_library(paths[""], self._context.phone)
+
     def _right(self, one: Settings, wanted: list[np.ndarray], bound: float) -> bool:
         """Whether the library of these settings runs on the phone, with an answer that is as near as ``bound``."""
         try:
             module = self._open(one)
             found = largest_error(module.run(self.inputs), wanted)
         except (UserError, tvm.error.TVMError) as error:
-            self._log(f"{one.words()} is not offered: {str(error).strip().splitlines()[-1][:200]}")
+            self._context.log(f"{one.words()} is not offered: {str(error).strip().splitlines()[-1][:200]}")
             return False
-        self._log(f"{one.words()} changes an output by at most {found:.2e} of its largest value")
+        self._context.log(f"{one.words()} changes an output by at most {found:.2e} of its largest value")
         if found > bound:
-            self._log(f"that is more than {bound:g}: it is not offered")
+            self._context.log(f"that is more than {bound:g}: it is not offered")
             return False
         self.modules[one.words()] = module
         return True
@@ -89,21 +90,19 @@ def largest_error(found: list[np.ndarray], wanted: list[np.ndarray]) -> float:
         return math.inf
 
 
-def with_settings(
-    prepared: Prepared, plan: Plan, phone: Any, tuning_records: Path | None = None, log: Log = lambda _: None
-) -> tuple[Plan, list[Ratio]]:
-    """``plan`` with the settings under which its library ran fastest on ``phone``, and every ratio that was measured.
+def search_settings(prepared: Prepared, plan: Plan, context: Context) -> tuple[Plan, list[Ratio]]:
+    """``plan`` with the settings under which its library ran fastest on the phone, and every ratio that was measured.
 
     The default stays where nothing else is clearly faster.  Raises :class:`DeviceError` where the phone goes away.
     """
-    bench = Bench(prepared, plan, phone, toolchain(phone.profile, tuning_records), log)
-    chosen, ratios = choose(bench.offers, bench.run, log)
-    log(f"settings: {chosen.words()}")
+    libraries = SettingLibraries(prepared, plan, context)
+    chosen, ratios = choose(libraries.offers, libraries.run, context.log)
+    context.log(f"settings: {chosen.words()}")
     return msgspec.structs.replace(plan, settings=chosen), ratios
 
 
-def settings_option(text: str) -> Settings | None:
-    """What ``--settings`` says: ``default`` the defaults, ``auto`` None, for they are to be measured, else a JSON file.
+def parse_settings(text: str) -> Settings | None:
+    """What ``--settings`` says: ``default``; ``auto`` (None: to be measured); else a JSON file.
 
     Raises :class:`UserError` for a file that holds no settings.
     """
@@ -112,17 +111,15 @@ def settings_option(text: str) -> Settings | None:
     return DEFAULT if text == "default" else read_settings(Path(text))
 
 
-def settled(
-    prepared: Prepared, plan: Plan, wanted: Settings | None, phone: Any, tuning_records: Path | None, log: Log
-) -> Plan:
-    """``plan`` with the settings ``wanted``, or where that is None, with those that are measured to be the fastest.
+def apply_settings(prepared: Prepared, plan: Plan, settings: Settings | None, context: Context) -> Plan:
+    """``plan`` with ``settings``, or where these are None, with the fastest that are measured.
 
     Raises :class:`UserError` for settings that the phone cannot do.
     """
-    if wanted is None:
-        return with_settings(prepared, plan, phone, tuning_records, log)[0]
-    check_settings(wanted, phone.profile)
-    return msgspec.structs.replace(plan, settings=wanted)
+    if settings is None:
+        return search_settings(prepared, plan, context)[0]
+    check_settings(settings, context.profile)
+    return msgspec.structs.replace(plan, settings=settings)
 
 
 def read_settings(path: Path) -> Settings:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from tvm import autotvm
 
 from tvm_codl.build.library import linker_for
-from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.kernels.tuner.builder import BatchBuilder
 from tvm_codl.kernels.tuner.runner import BatchRunner
 from tvm_codl.kernels.tuner.trials import Trials
 from tvm_codl.kernels.tuner.tune import KernelTuner, Settings, Tuned
+from tvm_codl.measure.context import Context
 from tvm_codl.measure.wanted_kernels import Kernel, kernels, network_probes, plan_probes
-from tvm_codl.measure.workflow import Prepared
-from tvm_codl.paths import default_records
 from tvm_codl.plan.plan import Plan
-from tvm_codl.records.store import RecordStore
-
-Log = Callable[[str], None]
+from tvm_codl.relay.prepared import Prepared
 
 #: Kernels of a plan that take less than this share of its time are left as they are.
 WORTH_TUNING = 0.01
@@ -47,14 +42,9 @@ def trials_beside(records: Path) -> Path:
     return records.with_name(f"{records.stem}.trials{records.suffix or '.log'}")
 
 
-def tune(prepared: Prepared, phone: Any, output: Path, **options: Any) -> Path:
-    """:func:`tune_kernels` for scripts: returns ``output``, the records for ``tuning_records`` of the steps that follow."""
-    return Path(tune_kernels(prepared, phone, output, **options).records)
-
-
 def tune_kernels(
     prepared: Prepared,
-    phone: Any,
+    context: Context,
     output: Path,
     *,
     plan: Plan | None = None,
@@ -63,18 +53,17 @@ def tune_kernels(
     early_stopping: int = 0,
     tuner: str = "xgb",
     minutes: float = 0.0,
-    records: Path | None = None,
-    tuning_records: Path | None = None,
     retry_failed: bool = False,
-    log: Log = lambda _: None,
 ) -> Report:
     """Tunes the whole operators of a network, or the pieces of ``plan``, those that take longest first.
 
-    ``trials`` configurations of a kernel are tried at most; ``early_stopping`` many without a better one, or ``minutes`` in
-    all, end it sooner (0: never); ``tuner`` is one of :data:`~tvm_codl.kernels.tuner.tuners.NAMES`.  Appends the best of each kernel to ``output``, every trial to the file beside it and to the record store.  What these
-    hold is not measured again, but failures with ``retry_failed``.  Raises :class:`DeviceError` where the phone goes away for good; what was measured is kept.
+    Tries at most ``trials`` configurations of a kernel; ``early_stopping`` many without a better one, or ``minutes`` in all,
+    end it sooner (0: never).  ``tuner`` is one of :data:`~tvm_codl.kernels.tuner.tuners.NAMES`.  Appends the best of each
+    kernel to ``output``, every trial to the file beside it and to the record store.  What these hold is not measured again,
+    but failures with ``retry_failed``.  Raises :class:`DeviceError` where the phone goes away for good; what was measured
+    is kept.
     """
-    tools = toolchain(phone.profile, tuning_records)
+    tools, phone, log = context.tools, context.phone, context.log
     targets = {"cpu": tools.cpu, "gpu": tools.gpu}
     probes = (
         network_probes(prepared.graph, processors)
@@ -87,29 +76,28 @@ def tune_kernels(
     deadline = time.monotonic() + 60 * minutes if minutes else float("inf")
     tuned: list[Tuned] = []
     finished = left = failed = 0
-    with RecordStore(records or default_records()) as store:
-        profile = store.keep_profile(phone.profile.to_json())
-        kept = Trials(trials_beside(output), store, phone.profile.name, profile, retry_failed)
-        builder = BatchBuilder(fcompile=linker_for(tools.cpu))
-        runner = BatchRunner(phone, number=1, repeat=3, min_repeat_ms=MIN_REPEAT_MS, keep=kept.keep, log=log)
-        settings = Settings(trials, early_stopping, tuner)
-        tuning = KernelTuner(builder, runner, kept, output, settings, tools.records, deadline)
-        try:
-            for number, kernel in enumerate(chosen, 1):
-                if time.monotonic() > deadline:
-                    left = len(chosen) - number + 1
-                    log(f"the time is up: {left} kernels are left")
-                    break
-                name, *arguments = kernel.workload
-                task = autotvm.task.create(name, tuple(arguments), targets[kernel.processor])
-                if tuning.finished(task):
-                    finished += 1
-                elif one := tuning.tune(task, f"[Task {number:2d}/{len(chosen):2d}] "):
-                    tuned.append(one)
-                else:
-                    failed += 1
-        finally:
-            builder.close()
+    profile = context.store.keep_profile(phone.profile.to_json())
+    kept = Trials(trials_beside(output), context.store, context.device, profile, retry_failed)
+    builder = BatchBuilder(fcompile=linker_for(tools.cpu))
+    runner = BatchRunner(phone, number=1, repeat=3, min_repeat_ms=MIN_REPEAT_MS, keep=kept.keep, log=log)
+    settings = Settings(trials, early_stopping, tuner)
+    tuning = KernelTuner(builder, runner, kept, output, settings, tools.records, deadline)
+    try:
+        for number, kernel in enumerate(chosen, 1):
+            if time.monotonic() > deadline:
+                left = len(chosen) - number + 1
+                log(f"the time is up: {left} kernels are left")
+                break
+            name, *arguments = kernel.workload
+            task = autotvm.task.create(name, tuple(arguments), targets[kernel.processor])
+            if tuning.finished(task):
+                finished += 1
+            elif best := tuning.tune(task, f"[Task {number:2d}/{len(chosen):2d}] "):
+                tuned.append(best)
+            else:
+                failed += 1
+    finally:
+        builder.close()
     if finished:
         log(f"{finished} kernels had been tuned before")
     if failed:

@@ -1,40 +1,49 @@
-"""Second look: the few plans that are predicted best, run in turn on the phone, and the fastest of them.
+"""On-device validation: runs the shortlisted plans in turn on the phone and takes the fastest.
 
 All run a few rounds, then the better half some more, and the leaders the most (successive halving, Jamieson and Talwalkar,
-AISTATS 2016), each stage keeping the best single processor.  What leads is looked at again while the order is unsure.
+AISTATS 2016).  Each stage keeps the best single processor.  While the order of the leaders is unsure they run again.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from tvm_codl.measure.interleave import RUNS, calm_down, ready, rounds
-from tvm_codl.runtime.comodule import CoModule
+from tvm_codl.measure.context import Context
+from tvm_codl.measure.interleave import RUNS, calm_down, rounds, start
+from tvm_codl.measure.plan_libraries import libraries_for, open_library
+from tvm_codl.plan.candidates import PROCESSORS
+from tvm_codl.plan.contenders import Contender, origins, uniform
+from tvm_codl.plan.measured import calibrated, record_of
+from tvm_codl.plan.plan import Plan
+from tvm_codl.plan.problem import Problem
+from tvm_codl.relay.prepared import Prepared
 
 Log = Callable[[str], None]
 Samples = dict[str, list[float]]
 
 #: Seconds for all rounds of one network, beyond the fewest that say anything.
 SECONDS = 45.0
-#: Rounds of the stages, of which the last is repeated while the order is unsure: the fewest, and the most, which is enough
-#: for a network of a millisecond to be looked at for longer than whatever else slows a machine down for a moment.
+#: Rounds of the stages, the fewest and the most; the last stage is repeated while the order is unsure.  The most are
+#: enough for a network of a millisecond to run longer than a short disturbance of the machine.
 FEWEST, MOST = (2, 2, 4), (15, 25, 40)
 #: The share of the seconds that each stage may take.
 SHARES = (0.3, 0.2, 0.5)
-#: Plans that are as close as this share are as fast as each other, and the one that is predicted to be best is taken.
+#: Plans within this share of each other are equally fast; of these the one with the best prediction is taken.
 TIE = 0.01
-#: A split that loses to a single processor is looked at again, since whatever else runs on the machine takes away the one
-#: thing that co-execution needs: both processors at once.
-LOOKS = 3
+#: How often the last stage runs at most.  A split that loses to a single processor runs again: other load on the machine
+#: hurts co-execution most, which needs both processors at once.
+REPEATS = 3
 
 
-class Looked(msgspec.Struct, frozen=True):
-    """``samples`` in ms of all; ``leaders`` are those of the last stage, whose samples come from the same rounds, and
-    ``first`` is the one to take."""
+class Validation(msgspec.Struct, frozen=True):
+    """``samples`` in ms of all plans; the ``leaders`` are those of the last stage, whose samples come from the same
+    rounds; ``first`` is the plan to take."""
 
     samples: Samples
     leaders: tuple[str, ...]
@@ -44,31 +53,64 @@ class Looked(msgspec.Struct, frozen=True):
         return float(np.median(self.samples[name]))
 
 
-def compare(
-    modules: Mapping[str, CoModule],
-    inputs: Mapping[str, np.ndarray],
-    predicted_ms: Mapping[str, float],
-    singles: Collection[str],
-    log: Log = lambda _: None,
-    seconds: float = SECONDS,
-) -> Looked:
-    """Runs ``modules`` against each other.
+def validate(
+    prepared: Prepared, problem: Problem, shortlist: Sequence[Contender], context: Context, seconds: float = SECONDS
+) -> Plan:
+    """Builds the shortlisted plans, runs them in turn on the phone beside each processor alone, and returns the fastest
+    with its ``measured_ms``.  Stores the times of all.
 
-    ``singles`` names the modules that are one processor alone.
+    Leaves out a processor that does not run every operator.
     """
-    ready(modules, inputs)
-    return halved(lambda names, n: rounds({m: modules[m] for m in names}, n), predicted_ms, singles, log, seconds)
+    log, tools = context.log, context.tools
+    singles = uniform(problem)
+    for on in PROCESSORS:
+        if on not in singles:
+            log(f"not tried on the {on} alone, which does not run every operator")
+    log(f"validating on the phone: {origins(shortlist) or 'each processor alone'}")
+    plans = {**singles, **{each.origin: each.plan for each in shortlist}}
+    paths = libraries_for(prepared, plans, tools, log)
+    modules = {name: open_library(path, context.phone) for name, path in paths.items()}
+    start(modules, prepared.model.sample_inputs())
+    result = halve_successively(
+        lambda names, n: rounds({m: modules[m] for m in names}, n),
+        {name: plan.predicted_ms for name, plan in plans.items()},
+        singles,
+        log,
+        seconds,
+    )
+    for name, plan in plans.items():
+        log(f"{name}: predicted {plan.predicted_ms:.2f} ms, measured {result.median(name):.2f} ms")
+    now = time.time()
+    context.store.add_plans(
+        record_of(problem, plans[name], ms, tools.kernel_id, now) for name, ms in result.samples.items()
+    )
+    # Calibrate on single-processor runs only: they fit better than per-operator sums.
+    own = calibrated(context.plan_runs(), problem.graph)
+    log(f"calibrated by these runs: {own.cpu:.3f} (CPU) and {own.gpu:.3f} (GPU) times the operators' sum")
+    priced = dataclasses.replace(problem, calibration=own).corrected(plans[result.first])
+    chosen = msgspec.structs.replace(priced, measured_ms=result.median(result.first))
+    if result.first not in singles:
+        return chosen
+    split = min((result.median(each.origin) for each in shortlist), default=None)
+    against = f"{split:.2f} ms split" if split else "no split that is predicted to be about as fast"
+    reason = f"the whole network on the {result.first}: measured {chosen.measured_ms:.2f} ms against {against}"
+    operators = tuple(msgspec.structs.replace(o, reason=reason) for o in chosen.operators)
+    return msgspec.structs.replace(chosen, operators=operators)
 
 
-def halved(
+def halve_successively(
     run: Callable[[Sequence[str], int], Mapping[str, list[float]]],
     predicted_ms: Mapping[str, float],
     singles: Collection[str],
     log: Log = lambda _: None,
     seconds: float = SECONDS,
     calm: Callable[[], None] = calm_down,
-) -> Looked:
-    """:func:`compare` with ``run(names, rounds)`` for the phone; the times of a look that is taken back are left out."""
+) -> Validation:
+    """Finds the fastest plan by ``run(names, rounds)``, which returns samples in ms.
+
+    ``singles`` names the plans that are one processor alone.  Where a repeated stage replaces an earlier one, the samples
+    of the earlier one are left out.
+    """
     samples: Samples = {name: [] for name in predicted_ms}
     racing = list(predicted_ms)
     done = FEWEST[0]  # of the first stage: they tell how long a round takes
@@ -80,27 +122,27 @@ def halved(
         done = 0
         if stage + 1 < len(SHARES):
             racing = leaders(samples, racing, predicted_ms, singles)
-    for _ in range(LOOKS - 1):
-        middle = {name: float(np.median(samples[name])) for name in racing}
-        first = choose(middle, predicted_ms)
-        split = min((n for n in racing if n not in singles), key=middle.__getitem__, default=None)
+    for _ in range(REPEATS - 1):
+        medians = {name: float(np.median(samples[name])) for name in racing}
+        first = choose(medians, predicted_ms)
+        split = min((n for n in racing if n not in singles), key=medians.__getitem__, default=None)
         if split is None or len(racing) < 2:
             break
         if first in singles:
             if predicted_ms[split] > predicted_ms[first] * (1 + TIE):
                 break
-            log(f"{first} {middle[first]:.2f} ms before {split} {middle[split]:.2f} ms: looking again")
+            log(f"{first} {medians[first]:.2f} ms before {split} {medians[split]:.2f} ms: running them again")
             calm()
             again = dict(run(racing, _count(2, samples, racing, seconds)))
-            # Either look may have met something else on the machine; the one in which the split did better has not.
+            # Either run may have been disturbed; keep the one in which the split did better.
             if _lead(again, split, first) > _lead(samples, split, first):
                 samples |= {name: list(times) for name, times in again.items()}
-        elif unsure([samples[name] for name in racing]):
+        elif is_unsure([samples[name] for name in racing]):
             _add(samples, run(racing, _count(2, samples, racing, seconds)))
         else:
             break
-    middle = {name: float(np.median(samples[name])) for name in racing}
-    return Looked(samples, tuple(racing), choose(middle, predicted_ms))
+    medians = {name: float(np.median(samples[name])) for name in racing}
+    return Validation(samples, tuple(racing), choose(medians, predicted_ms))
 
 
 def leaders(
@@ -116,18 +158,18 @@ def leaders(
     return [name for name in racing if name in kept]
 
 
-def choose(middle_ms: Mapping[str, float], predicted_ms: Mapping[str, float], tie: float = TIE) -> str:
+def choose(median_ms: Mapping[str, float], predicted_ms: Mapping[str, float], tie: float = TIE) -> str:
     """The fastest of what was measured; of those within ``tie`` of it, the one that is predicted to be the fastest."""
-    limit = min(middle_ms.values()) * (1 + tie)
-    close = [name for name, ms in middle_ms.items() if ms <= limit]
-    return min(close, key=lambda name: (predicted_ms[name], middle_ms[name]))
+    limit = min(median_ms.values()) * (1 + tie)
+    close = [name for name, ms in median_ms.items() if ms <= limit]
+    return min(close, key=lambda name: (predicted_ms[name], median_ms[name]))
 
 
-def unsure(samples: Sequence[Sequence[float]], tie: float = TIE) -> bool:
-    """Whether the two fastest may as well come in the other order, and are further apart than a tie.
+def is_unsure(samples: Sequence[Sequence[float]], tie: float = TIE) -> bool:
+    """Whether the order of the two fastest is uncertain although they differ by more than a tie.
 
-    Times of the same round are compared, so that what slowed a whole round down says nothing; the deviation of the
-    ratios' median is 1.25 times their mean's.
+    Compares times of the same round, so that a slow round changes nothing.  The standard error of a median is 1.25 times
+    that of a mean (normal errors).
     """
     first, second = sorted(samples, key=lambda times: float(np.median(times)))[:2]
     n = min(len(first), len(second))

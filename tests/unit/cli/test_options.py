@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from tvm_codl.cli.options import ShapeType
-from tvm_codl.device.connect import phone_from_options
+from tvm_codl.device.spec import parse_spec
 from tvm_codl.device.spec import Local, Proxy, Tracker
 from tvm_codl.errors import UsageError
 
@@ -40,9 +40,9 @@ def test_options_repeat() -> None:
 
 
 def test_which_phone() -> None:
-    assert phone_from_options("", "", "") == Local()
-    assert phone_from_options("h:1", "", "k") == Tracker("h", 1, "k")
-    assert phone_from_options("", "h:1", "k") == Proxy("h", 1, "k")
+    assert parse_spec("", "", "") == Local()
+    assert parse_spec("h:1", "", "k") == Tracker("h", 1, "k")
+    assert parse_spec("", "h:1", "k") == Proxy("h", 1, "k")
     for arguments in (("h:1", "", ""), ("h:1", "h:2", "k"), ("h", "", "k")):
         with pytest.raises(UsageError):
-            phone_from_options(*arguments)
+            parse_spec(*arguments)

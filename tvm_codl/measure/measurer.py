@@ -1,64 +1,60 @@
-"""A measuring session: probes in, records out; what is known is not measured again, and what fails is a record too."""
+"""Measurer: probes in, records out.  What is on record is not measured again; a failure is a record too."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
-import tvm
 
 from tvm_codl.build.limits import Limits
 from tvm_codl.build.pool import Outcome, chunks
+from tvm_codl.graph.footprint import touched_bytes
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import axes
 from tvm_codl.measure import journal
 from tvm_codl.measure.baseline import baseline_probes
+from tvm_codl.measure.context import Context, Log
 from tvm_codl.measure.jobs import Event, Job, one_phone
 from tvm_codl.measure.libraries import Libraries
-from tvm_codl.measure.phone_pool import Fleet
+from tvm_codl.measure.phone_pool import PhonePool
 from tvm_codl.measure.probe import Probe
 from tvm_codl.measure.settings import Settings
 from tvm_codl.measure.trial import Result, Trial
 from tvm_codl.measure.worker import TIMERS, Known, Worker
-from tvm_codl.measure.worker import open_remote as open_remote
 from tvm_codl.records.record import ErrorNo, Mode, Piece, Record
-from tvm_codl.records.store import RecordStore
+from tvm_codl.relay.prepared import Prepared
 
 #: Probes in one library.  More would save uploads and lose more when the phone dies.
 BATCH = 48
 
-Log = Callable[[str], None]
 #: A candidate's name in the store: workload and processor.
 Key = tuple[str, str]
 
 
 @dataclass
-class Session:
-    """One network on one phone, or on a :class:`~tvm_codl.measure.phone_pool.Fleet` of one kind.
+class Measurer:
+    """Measures pieces of one network on the phone of ``context``, or on a pool of phones of one kind.
 
-    ``build`` names compiler and schedules, so that records of another build are not mistaken for these; ``library_id`` also
-    the code that puts libraries together, by default ``build``; ``phone`` is as
-    :class:`~tvm_codl.measure.worker.Worker` wants it, and has a ``profile``.
+    ``settings`` say how pieces are timed.
     """
 
     graph: OpGraph
     weights: Mapping[str, np.ndarray]
-    cpu: tvm.target.Target
-    gpu: tvm.target.Target
-    phone: Any
-    device: str
-    build: str
-    store: RecordStore
-    log: Log
-    scheduled: Callable[[], Any]
-    settings: Settings = field(default_factory=Settings)
-    library_id: str = field(default="", kw_only=True)
+    context: Context
+    settings: Settings
     _workers: dict[int, Worker] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def of(cls, prepared: Prepared, context: Context) -> Measurer:
+        """For a network of which each piece is timed as inside that network."""
+        settings = msgspec.structs.replace(context.settings, network_bytes=touched_bytes(prepared.graph))
+        return cls(prepared.graph, prepared.weights, context, settings)
 
     def measure(
         self,
@@ -80,10 +76,10 @@ class Session:
         if retry_failed:
             known = {key: record for key, record in known.items() if record.ok}
         predicted = predicted_ms if predicted_ms is not None else [None] * len(probes)
-        suspects = journal.suspects(self.store.path)
+        suspects = journal.suspects(self.context.store.path)
         for identity in suspects:  # that process died after the record was stored
-            if identity[2:] == (self.device, self.build, mode) and identity[:2] in known:
-                journal.acquit(self.store.path, identity)
+            if identity[2:] == (self.context.device, self.context.tools.kernel_id, mode) and identity[:2] in known:
+                journal.acquit(self.context.store.path, identity)
         missing: dict[Key, Trial] = {}
         for probe, expected in zip(probes, predicted, strict=True):
             key = (probe.key, probe.processor)
@@ -92,21 +88,23 @@ class Session:
                 deaths = suspects.get(self._entry(trial, mode).identity, 0)
                 missing[key] = dataclasses.replace(trial, deaths=deaths)
         if missing:
-            self.log(f"measuring {len(missing)} pieces of operators ({len(probes) - len(missing)} known already)")
-        profile = self.store.keep_profile(self.phone.profile.to_json()) if missing else ""
+            self.context.log(
+                f"measuring {len(missing)} pieces of operators ({len(probes) - len(missing)} known already)"
+            )
+        profile = self.context.store.keep_profile(self.context.phone.profile.to_json()) if missing else ""
         found: dict[Key, Record] = {}
         for result in self._results(list(missing.values()), mode):
             record = self._record(result, mode, profile)
-            self.store.add([record])
+            self.context.store.add([record])
             if result.trial.deaths:
-                journal.acquit(self.store.path, self._entry(result.trial, mode).identity)
+                journal.acquit(self.context.store.path, self._entry(result.trial, mode).identity)
             found[record.workload, record.processor] = record
         wanted = {(p.key, p.processor): None for p in probes}
         return [known[key] for key in wanted if key in known] + [found[key] for key in wanted if key in found]
 
     def known(self, mode: Mode = "alone") -> dict[Key, Record]:
         """The newest record of each candidate of this device and build."""
-        rows = self.store.query(device=self.device, build=self.build, mode=mode)
+        rows = self.context.store.query(device=self.context.device, build=self.context.tools.kernel_id, mode=mode)
         return {(r.workload, r.processor): r for r in rows}
 
     def libraries(self, probes: Sequence[Probe]) -> list[tuple[Sequence[Probe], Outcome]]:
@@ -116,11 +114,9 @@ class Session:
         return list(zip(parts, self._libraries().built(parts), strict=True))
 
     def _libraries(self) -> Libraries:
-        profile = self.phone.profile
+        profile = self.context.profile
         limits = Limits(profile.max_work_group, profile.local_memory)
-        return Libraries(
-            self.graph, self.weights, self.cpu, self.gpu, self.library_id or self.build, self.scheduled, limits
-        )
+        return Libraries(self.graph, self.weights, self.context.tools, limits)
 
     def _results(self, trials: Sequence[Trial], mode: Mode) -> Iterator[Result]:
         """What comes of each trial; one comes again where the later result counts."""
@@ -165,25 +161,27 @@ class Session:
         def worker(phone: Any, log: Log) -> Worker:
             made = self._workers.get(id(phone))
             if made is None:
-                own = journal.Journal(self.store.path)
+                own = journal.Journal(self.context.store.path)
                 made = Worker(phone, self.settings, log, own, lambda trial: self._entry(trial, mode))
                 self._workers[id(phone)] = made
             made.entry, made.mode, made.known = (lambda trial: self._entry(trial, mode)), mode, known
             return made
 
-        if isinstance(self.phone, Fleet):
-            return self.phone.run(jobs, worker, self.settings)
-        return one_phone(jobs, worker(self.phone, self.log))
+        if isinstance(self.context.phone, PhonePool):
+            return self.context.phone.run(jobs, worker, self.settings)
+        return one_phone(jobs, worker(self.context.phone, self.context.log))
 
     def _known(self, probes: Sequence[Probe], outcome: Outcome) -> Known | None:
         if outcome.path is None:
-            self.log(f"no alarm for drift: the known operators do not build ({outcome.error})")
+            self.context.log(f"no alarm for drift: the known operators do not build ({outcome.error})")
             return None
         return outcome.path, {probe.processor: region for region, probe in enumerate(probes)}
 
     def _entry(self, trial: Trial, mode: Mode) -> journal.Entry:
         probe = trial.probe
-        return journal.Entry(probe.key, probe.processor, self.device, self.build, mode, trial.deaths)
+        return journal.Entry(
+            probe.key, probe.processor, self.context.device, self.context.tools.kernel_id, mode, trial.deaths
+        )
 
     def _record(self, result: Result, mode: Mode, profile: str) -> Record:
         probe = result.trial.probe
@@ -191,7 +189,7 @@ class Session:
         extent = axes(operator, self.graph)[probe.axis].extent if probe.axis else 0
         piece = Piece(operator.kind, probe.axis, probe.lo, probe.hi, extent)
         return Record(
-            probe.key, piece, probe.processor, self.device, self.build, result.times_ms, time.time(), mode,
+            probe.key, piece, probe.processor, self.context.device, self.context.tools.kernel_id, result.times_ms, time.time(), mode,
             result.error, int(result.failure), profile,
         )  # fmt: skip
 

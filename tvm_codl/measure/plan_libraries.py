@@ -1,0 +1,135 @@
+"""The libraries of plans: built from the partitioned network, kept in the cache, opened on a phone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import tvm
+
+from tvm_codl.build.elf import check_library
+from tvm_codl.build.library import build, build_adaptive
+from tvm_codl.build.pool import build_all, last_line
+from tvm_codl.device.profile import DeviceProfile
+from tvm_codl.errors import CodlError, DeviceError, UserError
+from tvm_codl.kernels.toolchain import Toolchain
+from tvm_codl.measure.choices import check_settings
+from tvm_codl.measure.context import Log
+from tvm_codl.measure.worker import open_remote
+from tvm_codl.paths import cache_dir
+from tvm_codl.plan.adaptive import StatePlan
+from tvm_codl.plan.plan import Plan
+from tvm_codl.plan.verify import verify_plan
+from tvm_codl.records.settings import DEFAULT
+from tvm_codl.relay.annotate import AnnotateCoExecution
+from tvm_codl.relay.float16 import GpuFloat16
+from tvm_codl.relay.partition import PartitionCoExecution
+from tvm_codl.relay.prepared import Prepared
+from tvm_codl.runtime.comodule import CoModule
+
+
+def partition(prepared: Prepared, plan: Plan) -> tvm.IRModule:
+    """The partitioned Relay module.  Raises :class:`UserError` for a plan that is illegal for this network."""
+    verify_plan(plan, prepared.graph, prepared.axes)
+    passes = [AnnotateCoExecution(plan), PartitionCoExecution()]
+    if plan.settings.gpu_float == "float16":
+        passes.append(GpuFloat16())
+    with tvm.transform.PassContext(opt_level=3):
+        return tvm.transform.Sequential(passes)(prepared.module)
+
+
+def build_library(
+    prepared: Prepared, plan: Plan, profile: DeviceProfile, tools: Toolchain, out: Path, log: Log = lambda _: None
+) -> Path:
+    """Builds one ``.so`` at ``out`` for a phone of that profile.
+
+    Raises :class:`UserError` for settings that the phone cannot do, and where TVM does not compile the network.
+    """
+    check_settings(plan.settings, profile)
+    path = _build(prepared, plan, tools, out)
+    log(f"built {path.name} ({path.stat().st_size / 1e6:.0f} MB)")
+    return path
+
+
+def build_adaptive_library(
+    prepared: Prepared,
+    plans: Sequence[StatePlan],
+    profile: DeviceProfile,
+    tools: Toolchain,
+    out: Path,
+    log: Log = lambda _: None,
+) -> Path:
+    """Builds one ``.so`` of several plans (:func:`~tvm_codl.plan.adaptive.adaptive_plans`), which chooses as it runs."""
+    for each in plans:
+        check_settings(each.plan.settings, profile)
+    parts = [(p.name, p.state, partition(prepared, p.plan), msgspec.to_builtins(p.plan)) for p in plans]
+    with tools.scheduled():
+        # They all have one plan's settings (plan/adaptive.py).
+        gpu = tools.gpu_with(plans[0].plan.settings.gpu_memory)
+        path = build_adaptive(parts, tools.cpu, gpu, prepared.model.outputs).export(out)
+    log(f"built {path.name} ({path.stat().st_size / 1e6:.0f} MB): {', '.join(p.name for p in plans)}")
+    return path
+
+
+def _build(prepared: Prepared, plan: Plan, tools: Toolchain, out: Path) -> Path:
+    """Raises :class:`UserError` where TVM does not compile the network for that phone."""
+    try:
+        partitioned = partition(prepared, plan)
+        with tools.scheduled():
+            gpu = tools.gpu_with(plan.settings.gpu_memory)
+            library = build(partitioned, tools.cpu, gpu, msgspec.to_builtins(plan), prepared.model.outputs)
+        return library.export(out)
+    except (CodlError, OSError):
+        raise
+    except Exception as error:  # a compiler raises whatever it likes
+        raise UserError(
+            f"TVM does not compile {prepared.name} for {tools.cpu.attrs.get('mtriple') or 'this machine'} by that plan",
+            last_line(error),
+            "tvm-codl measure MODEL tells which operators run on which processor; plan with these",
+        ) from error
+
+
+def libraries_for(prepared: Prepared, plans: Mapping[str, Plan], tools: Toolchain, log: Log) -> dict[str, Path]:
+    """The libraries of plans, by the plans' names; builds in parallel those that are not in the cache.
+
+    Equal placements have one library.
+    """
+    common = hashlib.sha256(msgspec.json.encode(prepared.graph) + tools.build_id.encode())
+    common.update(msgspec.json.encode(prepared.model.outputs))
+    for key, value in prepared.weights.items():
+        common.update(key.encode() + np.ascontiguousarray(value).tobytes())
+    paths = {}
+    for name, plan in plans.items():
+        digest = common.copy()
+        digest.update(msgspec.json.encode(tuple(o.placement for o in plan.operators)))
+        if plan.settings != DEFAULT:
+            digest.update(msgspec.json.encode(plan.settings))
+        paths[name] = cache_dir() / "libraries" / f"{digest.hexdigest()[:24]}.so"
+    missing = {path: plans[name] for name, path in paths.items() if not path.exists()}
+    if missing:
+        log(f"building {len(missing)} libraries")
+        jobs = list(missing.items())
+        for index, outcome in build_all(len(jobs), lambda i: _build(prepared, jobs[i][1], tools, jobs[i][0])):
+            if outcome.path is None:
+                raise UserError(f"building the library of {prepared.name} failed", outcome.error, "tvm-codl doctor")
+            path = jobs[index][0]
+            log(f"built {path.name} ({path.stat().st_size / 1e6:.0f} MB)")
+    return paths
+
+
+def open_library(path: Path, phone: Any, sharing: str = "auto") -> CoModule:
+    """Sends a library to the phone and makes it ready to run there.
+
+    Raises :class:`UserError` for a file that is no library of ours, :class:`DeviceError` where the phone refuses it.
+    """
+    if not path.is_file():
+        raise UserError(f"{path} does not exist", next="tvm-codl build MODEL -o model.so")
+    check_library(path, phone.profile.arch)
+    try:
+        return open_remote(phone, path, sharing)
+    except tvm.error.TVMError as error:
+        raise DeviceError(f"the phone cannot load {path.name}", last_line(error), "tvm-codl doctor") from error

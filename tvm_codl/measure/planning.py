@@ -1,0 +1,97 @@
+"""Plans a network for a phone: measures and learns, plans, and validates the best plans on the phone."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tvm_codl.device.power import Power
+from tvm_codl.device.profile import DeviceProfile
+from tvm_codl.errors import UserError
+from tvm_codl.measure.budget import Budget
+from tvm_codl.measure.busy_validation import choose_busy_plan, time_when_busy
+from tvm_codl.measure.context import Context
+from tvm_codl.measure.learning import learn
+from tvm_codl.measure.plan_libraries import build_adaptive_library, open_library
+from tvm_codl.measure.validation import validate
+from tvm_codl.plan.adaptive import StatePlan, adaptive_plans
+from tvm_codl.plan.contenders import Contender, contenders
+from tvm_codl.plan.energy import Energy, least_energy
+from tvm_codl.plan.measured import known_plans
+from tvm_codl.plan.plan import Plan
+from tvm_codl.plan.problem import Problem
+from tvm_codl.relay.prepared import Prepared
+
+
+def make_plan(prepared: Prepared, context: Context, budget_s: float, check: bool = True) -> Plan:
+    """Measures, learns and plans; with ``check``, runs the best plans on the phone against each processor alone and
+    returns the fastest, which is never slower than the better processor.  Without, the predicted best.
+
+    ``budget_s`` seconds bound the measuring of pieces; whole operators and a few pieces are always measured.
+    """
+    guided, problem = learn(prepared, context, Budget(seconds=budget_s))
+    return validate(prepared, problem, shortlist(problem, guided.plan, context), context) if check else guided.plan
+
+
+def shortlist(problem: Problem, plan: Plan, context: Context) -> list[Contender]:
+    """The plans that are worth a run on the phone, those among them that were fast before."""
+    runs = context.store.plans(device=problem.device)
+    return contenders(problem, plan, known_plans(runs, problem))
+
+
+def make_adaptive(
+    prepared: Prepared, context: Context, budget_s: float, plan: Plan | None = None
+) -> tuple[StatePlan, ...]:
+    """``plan`` (by default :func:`make_plan`'s), then plans for a phone whose CPU is busy or whose GPU is throttled."""
+    guided, problem = learn(prepared, context, Budget(seconds=budget_s))
+    if plan is None:
+        plan = validate(prepared, problem, shortlist(problem, guided.plan, context), context)
+    return validate_adaptive(prepared, adaptive_plans(problem, plan), context)
+
+
+def validate_adaptive(prepared: Prepared, plans: Sequence[StatePlan], context: Context) -> tuple[StatePlan, ...]:
+    """Runs the plans for a busy CPU beside competing threads on the phone and keeps the fastest of them.
+
+    Returns the first of ``plans``, that one, and those for other states.  Builds one library of them all.
+    """
+    candidates = [i for i, plan in enumerate(plans) if i == 0 or plan.state == "cpu busy"]
+    if len(candidates) == 1:
+        return tuple(plans)
+    with tempfile.TemporaryDirectory(prefix="tvm-codl-") as folder:
+        path = Path(folder) / f"{prepared.name}-{secrets.token_hex(4)}.so"
+        racing = [plans[i] for i in candidates]
+        build_adaptive_library(prepared, racing, context.profile, context.tools, path, context.log)
+        module = open_library(path, context.phone)
+        module.run(prepared.model.sample_inputs())
+        busy = time_when_busy(module, context.phone, range(len(candidates)))
+    medians = {place: busy.median(number) for number, place in enumerate(candidates)}
+    for place, ms in medians.items():
+        context.log(f"{plans[place].name}: {ms:.2f} ms while the CPU is busy")
+    return choose_busy_plan(plans, medians)
+
+
+def plan_energy(prepared: Prepared, context: Context, budget_s: float, power: Power | None = None) -> Plan:
+    """Measures as :func:`make_plan` does, then plans for the least energy by a power table, by default the profile's.
+
+    The plan is not run: no phone here measures its energy.  Raises :class:`UserError` without a table, before anything is
+    measured.
+    """
+    energy = Energy(required_power(power, context.profile))
+    _, problem = learn(prepared, context, Budget(seconds=budget_s))
+    network = (problem.graph, problem.options, problem.sharing, problem.axes)
+    return problem.corrected(least_energy(*network, energy, problem.name, problem.device))
+
+
+def required_power(power: Power | None, profile: DeviceProfile) -> Power:
+    """``power``, or else the profile's table.  Raises :class:`UserError` where there is neither."""
+    table = power or profile.power
+    if table is None:
+        raise UserError(
+            "energy cannot be planned without the phone's power",
+            f"the profile of {profile.name} has no power table, and no phone reports one",
+            "write idle_w, cpu_w, gpu_w and both_w, the watts of the whole phone in each state, to a file, one "
+            "`name: watts` a line, and give it with --power FILE",
+        )
+    return table
