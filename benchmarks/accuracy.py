@@ -14,6 +14,7 @@ import csv
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +25,20 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tvm_codl.cli.options import FILE, json_option, phone_options
+from tvm_codl.cli.options import FILE, PhoneChoice, json_option, phone_options
 from tvm_codl.cli.output import print_json, print_table, talk
 from tvm_codl.cost.held_out import hold_out
 from tvm_codl.cost.training import choose
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.load import load_model
-from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.kernels.tuned_records import used
+from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.probe import Probe, split_probes, whole_probes
-from tvm_codl.measure.workflow import Prepared, measuring, prepare
 from tvm_codl.plan.candidates import preferred_cuts
 from tvm_codl.plan.plan import Placement
 from tvm_codl.records.exchange import merge
 from tvm_codl.records.store import RecordStore
+from tvm_codl.relay.prepared import Prepared, prepare
 from tvm_codl.report import evaluation as report
 
 COLUMNS = ("IH", "IW", "IC", "OC", "KH", "KW", "SH", "SW", "DH", "DW")
@@ -118,22 +119,23 @@ def networks(sources: Sequence[str], shapes: Path | None) -> Iterator[tuple[str,
 )
 @json_option
 def main(
-    sources: Sequence[str], reach: Any, shapes: Path | None, parts: int, rounds: int, records: Path, as_json: bool
+    sources: Sequence[str], phone: PhoneChoice, shapes: Path | None, parts: int, rounds: int, as_json: bool
 ) -> None:
     if not sources and shapes is None:
         raise click.UsageError("there is nothing to measure: name a MODEL, or --shapes")
+    records = phone.records
     records.mkdir(parents=True, exist_ok=True)
     found = list(networks(sources, shapes))
     for number in range(rounds):
         for name, prepared in found:
-            with reach() as phone, RecordStore(records / f"{name}.{number}.sqlite") as store:
+            with replace(phone, records=records / f"{name}.{number}.sqlite").connect() as session:
                 # A table's convolutions stand alone: the layouts of what goes in and out are no part of them.
                 kinds = {o.id: o.kind for o in prepared.graph.operators}
                 lone = shapes is not None and name == shapes.stem
                 probes = pieces(prepared, parts)
                 probes = [p for p in probes if not lone or kinds[p.operator] == "conv2d"]
                 talk(f"round {number + 1} of {rounds}: {len(probes)} pieces of {name}")
-                measuring(prepared, phone, toolchain(phone.profile), store, talk).measure(probes)
+                Measurer.of(prepared, session).measure(probes)
     # In round order: the repeats of a piece are all those of its records.
     merged = records / "all.sqlite"
     merged.unlink(missing_ok=True)

@@ -24,15 +24,17 @@ import click
 import msgspec
 import numpy as np
 
+from tvm_codl.api import connect
 from tvm_codl.cli.options import measuring_options
 from tvm_codl.cli.output import print_json, talk
-from tvm_codl.device.connect import connect
 from tvm_codl.device.cores import halves
 from tvm_codl.frontend.load import load_model
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.interleave import calm_down
-from tvm_codl.measure.workflow import build_adaptive_library, learn, look_when_busy, open_library, prepare
+from tvm_codl.measure.learning import learn
+from tvm_codl.measure.planning import validate_adaptive
 from tvm_codl.plan.adaptive import adaptive_plans
+from tvm_codl.relay.prepared import prepare
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.runtime.comodule import CoModule
 
@@ -148,17 +150,20 @@ def main(
     rounds: int, seconds: float, as_json: bool,
 ) -> None:  # fmt: skip
     results = {}
-    with tempfile.TemporaryDirectory() as folder, connect() as phone:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        connect(records=records, tuning_records=tuning_records, log=talk) as session,
+    ):
         for source in models:
             path, inputs = Path(source), None
             if not source.endswith(".so"):
                 prepared = prepare(load_model(source))
-                found, problem = learn(prepared, phone, Budget(seconds=budget), talk, records, tuning_records)
-                plans = look_when_busy(prepared, adaptive_plans(problem, found.plan), phone, talk, tuning_records)
+                guided, problem = learn(prepared, session, Budget(seconds=budget))
+                plans = validate_adaptive(prepared, adaptive_plans(problem, guided.plan), session)
                 path = Path(folder) / f"{prepared.name}.so"
-                build_adaptive_library(prepared, plans, phone.profile, path, talk, tuning_records)
+                session.build(prepared, guided.plan, path, plans)
                 inputs = prepared.model.sample_inputs()
-            module = open_library(path, phone)
+            module = session.open(path)
             random = np.random.default_rng(0)
             module.run(inputs or {p.name: random.random(p.shape).astype(p.dtype) for p in module.inputs})
             name = path.stem

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +25,17 @@ import click
 import msgspec
 import numpy as np
 
-from tvm_codl.cli.options import phone_options
+from tvm_codl.api import Session
+from tvm_codl.cli.options import PhoneChoice, phone_options
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cost.model import CostModel, samples_of
 from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.frontend.load import load_model
-from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.guided import grid_placements, grid_probes, predicted
-from tvm_codl.measure.interleave import interleaved
+from tvm_codl.measure.interleave import interleave
+from tvm_codl.measure.plan_libraries import libraries_for
 from tvm_codl.measure.sharing import measure_sharing
-from tvm_codl.measure.workflow import Prepared, libraries_for, measure_grid, measure_network, open_library, prepare
 from tvm_codl.plan.candidates import Candidate, candidates
 from tvm_codl.plan.files import dump_plan, load_plan
 from tvm_codl.plan.plan import Placement, Plan
@@ -42,6 +43,7 @@ from tvm_codl.plan.reasons import uniform_plan
 from tvm_codl.plan.search import search
 from tvm_codl.records.record import Record
 from tvm_codl.records.store import RecordStore
+from tvm_codl.relay.prepared import Prepared, prepare
 from tvm_codl.report.statistics import Statistics
 
 RESAMPLES = 2000
@@ -65,29 +67,28 @@ def exhaustive(prepared: Prepared, records: list[Record], sharing: SharingCost) 
     }
 
 
-def reference(prepared: Prepared, phone: Any, folder: Path) -> dict[str, Plan]:
+def reference(prepared: Prepared, session: Session, folder: Path) -> dict[str, Plan]:
     """:func:`exhaustive` of the grid in ``folder``, measured as far as it is not there."""
     paths = {name: folder / f"{prepared.name}.{name}.plan.json" for name in ("grid", "fitted")}
-    store, tools = folder / f"{prepared.name}.grid.sqlite", toolchain(phone.profile)
-    measure_grid(prepared, phone, log=talk, records=store)
+    with RecordStore(folder / f"{prepared.name}.grid.sqlite") as store:
+        own = replace(session, store=store)
+        own.measure_grid(prepared)
+        records = own.records()  # all repeats of each, where there are several
     if not all(path.exists() for path in paths.values()):
-        with RecordStore(store) as opened:  # all repeats of each, where there are several
-            records = list(opened.query(device=phone.profile.name, build=tools.kernel_id, mode="alone"))
-        for name, plan in exhaustive(prepared, records, measure_sharing(phone, tools.cpu, tools.gpu)).items():
+        sharing = measure_sharing(session.phone, session.tools.cpu, session.tools.gpu)
+        for name, plan in exhaustive(prepared, records, sharing).items():
             dump_plan(plan, paths[name])
     return {name: load_plan(path) for name, path in paths.items()}
 
 
-def guided(prepared: Prepared, phone: Any, folder: Path, most: int) -> tuple[Plan, int]:
+def guided(prepared: Prepared, session: Session, folder: Path, most: int) -> tuple[Plan, int]:
     """The plan from no more than ``most`` measurements, and how many there were."""
-    path, store = folder / f"{prepared.name}.guided.plan.json", folder / f"{prepared.name}.guided.sqlite"
-    with RecordStore(store) as opened:
-        before = len(opened)
-    if not path.exists():
-        found = measure_network(prepared, phone, budget=Budget(measurements=most - before), log=talk, records=store)
-        dump_plan(found.plan, path)
-    with RecordStore(store) as opened:
-        return load_plan(path), len(opened)
+    path = folder / f"{prepared.name}.guided.plan.json"
+    with RecordStore(folder / f"{prepared.name}.guided.sqlite") as store:
+        if not path.exists():
+            budget = Budget(measurements=most - len(store))
+            dump_plan(replace(session, store=store).measure(prepared, budget).plan, path)
+        return load_plan(path), len(store)
 
 
 def ratio(ours: list[float], theirs: list[float]) -> dict[str, float]:
@@ -99,17 +100,16 @@ def ratio(ours: list[float], theirs: list[float]) -> dict[str, float]:
     return {"median": float(np.median(a) / np.median(b)), "p5": float(low), "p95": float(high)}
 
 
-def compare(prepared: Prepared, phone: Any, folder: Path, rounds: int) -> dict[str, Any]:
-    tools = toolchain(phone.profile)
+def compare(prepared: Prepared, session: Session, folder: Path, rounds: int) -> dict[str, Any]:
     probes = grid_probes(prepared.graph, prepared.axes)
     talk(f"{prepared.name}: {len(prepared.graph.operators)} operators, a grid of {len(probes)} measurements")
-    plans = reference(prepared, phone, folder)
-    plans["guided"], taken = guided(prepared, phone, folder, len(probes) // 10)
+    plans = reference(prepared, session, folder)
+    plans["guided"], taken = guided(prepared, session, folder, len(probes) // 10)
     plans |= {on: uniform_plan(prepared.graph, on, prepared.name) for on in ("cpu", "gpu")}
-    paths = libraries_for(prepared, plans, tools, talk)
+    paths = libraries_for(prepared, plans, session.tools, talk)
     result: dict[str, Any] = {
         "model": prepared.name,
-        "device": phone.profile.name,
+        "device": session.device,
         "grid_measurements": len(probes),
         "guided_measurements": taken,
         "predicted_ms": {name: plan.predicted_ms for name, plan in plans.items() if plan.predicted_ms},
@@ -117,9 +117,7 @@ def compare(prepared: Prepared, phone: Any, folder: Path, rounds: int) -> dict[s
     if rounds == 0:
         return result
     talk(f"running {rounds} rounds")
-    times = interleaved(
-        {n: open_library(path, phone) for n, path in paths.items()}, prepared.model.sample_inputs(), rounds
-    )
+    times = interleave({n: session.open(path) for n, path in paths.items()}, prepared.model.sample_inputs(), rounds)
     best = min(("grid", "fitted"), key=lambda name: float(np.median(times[name])))
     return result | {
         "ms": {name: msgspec.to_builtins(Statistics.of(samples)) for name, samples in times.items()},
@@ -132,15 +130,17 @@ def compare(prepared: Prepared, phone: Any, folder: Path, rounds: int) -> dict[s
 @click.command()
 @click.argument("source", metavar="MODEL")
 @phone_options
-@click.option("--records", type=click.Path(file_okay=False, path_type=Path), help="Keep what is measured here.")
+@click.option(
+    "--folder", "records_folder", type=click.Path(file_okay=False, path_type=Path), help="Keep what is measured here."
+)
 @click.option("--rounds", type=click.IntRange(0), default=60, show_default=True, help="Interleaved rounds; 0: none.")
 @click.option("--json", "as_json", is_flag=True)
-def main(source: str, reach: Any, records: Path | None, rounds: int, as_json: bool) -> None:
+def main(source: str, phone: PhoneChoice, records_folder: Path | None, rounds: int, as_json: bool) -> None:
     prepared = prepare(load_model(source))
-    with tempfile.TemporaryDirectory() as temporary, reach() as phone:
-        folder = records or Path(temporary)
+    with tempfile.TemporaryDirectory() as temporary, phone.connect() as session:
+        folder = records_folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        result = compare(prepared, phone, folder, rounds)
+        result = compare(prepared, session, folder, rounds)
     if as_json or not rounds:
         print_json(result)
         return

@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 
@@ -23,20 +22,24 @@ import click
 import msgspec
 import numpy as np
 
-from tvm_codl.cli.options import json_option, measuring_options, phone_options
+from tvm_codl.api import Session
+from tvm_codl.cli.options import PhoneChoice, json_option, measuring_options, phone_options
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.errors import CheckFailed, CodlError, UserError
 from tvm_codl.frontend.load import load_model
 from tvm_codl.frontend.reference import reference_outputs
-from tvm_codl.kernels.toolchain import Toolchain, toolchain
 from tvm_codl.measure.bench import TOLERANCE, Operators, errors
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.interleave import RUNS, calm_down, rounds
-from tvm_codl.measure.workflow import Prepared, learn, libraries_for, open_library, prepare, second_look, shortlist
+from tvm_codl.measure.learning import learn
+from tvm_codl.measure.plan_libraries import libraries_for
+from tvm_codl.measure.planning import shortlist
+from tvm_codl.measure.validation import validate
 from tvm_codl.plan.baselines.uniform_ratio import COMPARATORS
 from tvm_codl.plan.files import dump_plan
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.shortlist import uniform
+from tvm_codl.relay.prepared import Prepared, prepare
 from tvm_codl.report.planners import OURS, TITLES, Planners, Variant, markdown, summary
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.runtime.comodule import CoModule
@@ -47,15 +50,13 @@ SECONDS, FEWEST = 20.0, 8
 IDEALS = 4
 
 
-def planned(
-    prepared: Prepared, phone: Any, tools: Toolchain, budget_s: float, records: Path | None, tuning: Path | None
-) -> dict[str, Plan]:
-    """Every planner's plan, ours as the second look on the phone has it.  Libraries of all are built together."""
-    found, problem = learn(prepared, phone, Budget(seconds=budget_s), talk, records, tuning)
+def make_plans(prepared: Prepared, session: Session, budget_s: float) -> dict[str, Plan]:
+    """Every planner's plan, ours after validation on the phone.  Builds the libraries of all together."""
+    guided, problem = learn(prepared, session, Budget(seconds=budget_s))
     plans = {**uniform(problem), **{name: planner(problem) for name, planner in COMPARATORS.items()}}
-    racing = shortlist(problem, found.plan, records)
-    libraries_for(prepared, {**plans, **{f"{c.origin}.": c.plan for c in racing}}, tools, talk)
-    return {**plans, OURS: second_look(prepared, problem, racing, phone, tools, talk, records)}
+    racing = shortlist(problem, guided.plan, session)
+    libraries_for(prepared, {**plans, **{f"{c.origin}.": c.plan for c in racing}}, session.tools, talk)
+    return {**plans, OURS: validate(prepared, problem, racing, session)}
 
 
 def checked(prepared: Prepared, modules: Mapping[Path, CoModule]) -> dict[Path, float]:
@@ -90,17 +91,14 @@ def timed(modules: Mapping[str, CoModule], operators: Operators, most: int) -> t
     return samples, done
 
 
-def compare(
-    prepared: Prepared, phone: Any, budget_s: float, most: int, records: Path | None, tuning: Path | None
-) -> tuple[Planners, dict[str, Plan]]:
-    tools = toolchain(phone.profile, tuning)
+def compare(prepared: Prepared, session: Session, budget_s: float, most: int) -> tuple[Planners, dict[str, Plan]]:
     talk(f"{prepared.name}: {len(prepared.graph.operators)} operators")
-    plans = planned(prepared, phone, tools, budget_s, records, tuning)
-    paths = libraries_for(prepared, plans, tools, talk)
+    plans = make_plans(prepared, session, budget_s)
+    paths = libraries_for(prepared, plans, session.tools, talk)
     first = {path: next(name for name in plans if paths[name] == path) for path in paths.values()}
-    modules = {path: open_library(path, phone) for path in first}
+    modules = {path: session.open(path) for path in first}
     wrong = checked(prepared, modules)
-    operators = Operators(prepared, phone, tools, records, talk)
+    operators = Operators(prepared, session)
     samples, done = timed({first[path]: module for path, module in modules.items()}, operators, most)
     variants = {
         name: Variant(
@@ -114,7 +112,7 @@ def compare(
         for name, plan in plans.items()
     }
     return Planners(
-        prepared.name, phone.profile.name, variants, operators.ideal_ms(), done, time.time()
+        prepared.name, session.device, variants, operators.ideal_ms(), done, time.time()
     ), plans  # fmt: skip
 
 
@@ -169,7 +167,7 @@ def keep(folder: Path, name: str, result: Planners, plans: Mapping[str, Plan]) -
 )
 @json_option
 def main(
-    sources: Sequence[str], reach: Any, budget: float, records: Path | None, tuning_records: Path | None, most: int,
+    sources: Sequence[str], phone: PhoneChoice, budget: float, most: int,
     out: Path | None, again: bool, table: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     if table is None and not sources:
@@ -185,8 +183,8 @@ def main(
             continue
         try:
             prepared = prepare(load_model(source))
-            with reach() as phone:  # a session each: what one network leaves behind meets no other
-                result, plans = compare(prepared, phone, budget, most, records, tuning_records)
+            with phone.connect() as session:  # a session each: what one network leaves behind meets no other
+                result, plans = compare(prepared, session, budget, most)
         except CodlError as error:
             talk(f"{source}: {error}")
             failed.append(error)

@@ -36,10 +36,10 @@ from tvm_codl.frontend import zoo  # noqa: E402
 from tvm_codl.frontend.load import load_model  # noqa: E402
 from tvm_codl.graph.opgraph import OpGraph  # noqa: E402
 from tvm_codl.graph.split import axes  # noqa: E402
-from tvm_codl.measure.workflow import prepare  # noqa: E402
+from tvm_codl.paths import default_records  # noqa: E402
 from tvm_codl.plan.candidates import candidates  # noqa: E402
 from tvm_codl.plan.search import find  # noqa: E402
-from tvm_codl.runtime.opencl import default_records  # noqa: E402
+from tvm_codl.relay.prepared import prepare  # noqa: E402
 
 #: As measured on the reference phone, to two digits.
 SHARING = SharingCost(

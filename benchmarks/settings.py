@@ -17,15 +17,14 @@ os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 import click
 import numpy as np
 
+from tvm_codl.api import connect
 from tvm_codl.cli.options import named_plan
-from tvm_codl.device.connect import connect
 from tvm_codl.frontend.load import load_model
-from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.measure.choices import ratio, varied
-from tvm_codl.measure.settings_search import Bench
-from tvm_codl.measure.workflow import Prepared, prepare
+from tvm_codl.measure.settings_search import SettingLibraries
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 from tvm_codl.records.settings import DEFAULT, Settings
+from tvm_codl.relay.prepared import Prepared, prepare
 
 
 def halves(prepared: Prepared) -> Plan:
@@ -39,7 +38,7 @@ def halves(prepared: Prepared) -> Plan:
     return Plan(prepared.name, "reference", tuple(lines))
 
 
-def measured(bench: Bench, settings: list[Settings], rounds: int) -> list[dict[str, Any]]:
+def measured(bench: SettingLibraries, settings: list[Settings], rounds: int) -> list[dict[str, Any]]:
     """One line for each setting, and one for the default under another name."""
     times = bench.run([DEFAULT, *settings, DEFAULT_AGAIN], rounds)
     default = np.asarray(times[DEFAULT])
@@ -74,13 +73,12 @@ DEFAULT_AGAIN = Settings(flush_every=1 << 20)
 def main(source: str, given: str, rounds: int, as_json: bool) -> None:
     prepared = prepare(load_model(source))
     plan = named_plan(given, prepared) if given else halves(prepared)
-    with connect() as phone:
-        tools = toolchain(phone.profile)
-        bench = Bench(prepared, plan, phone, tools, lambda text: click.echo(text, err=True))
+    with connect(log=lambda text: click.echo(text, err=True)) as session:
+        bench = SettingLibraries(prepared, plan, session)
         offers = bench.offers
         settings = [made for f, values in offers.items() for v in values if (made := varied(DEFAULT, f, v)) is not None]
         lines = measured(bench, settings, rounds)
-        device = phone.profile.name
+        device = session.device
     if as_json:
         click.echo(json.dumps({"model": prepared.name, "device": device, "rounds": rounds, "settings": lines}))
         return

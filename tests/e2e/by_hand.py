@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tvm_codl as codl
-from tvm_codl.measure.workflow import Prepared
 from tvm_codl.plan.candidates import legal_cuts
 from tvm_codl.plan.plan import PlannedOperator
+from tvm_codl.relay.prepared import Prepared
 
 
 def every_operator_split(prepared: Prepared) -> codl.Plan:

@@ -111,8 +111,8 @@ def library(tracked: tuple[str, Server], tmp_path_factory: pytest.TempPathFactor
     plan = uniform_plan(prepared.graph, "gpu", "small")
     from tvm_codl.device.spec import Tracker
 
-    with codl.connect(Tracker(host, int(port), "pixel")) as phone:
-        return codl.build_library(prepared, plan, phone.profile, tmp_path_factory.mktemp("library") / "small.so")
+    with codl.connect(Tracker(host, int(port), "pixel")) as session:
+        return session.build(prepared, plan, tmp_path_factory.mktemp("library") / "small.so")
 
 
 def test_unknown_operator(tvm_codl_line: CommandLine) -> None:

@@ -31,8 +31,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("editing")
     (made / "power.yaml").write_text(WATTS)
     prepared = codl.prepare(codl.load_model("zoo:small"))
-    with codl.connect() as phone:
-        found = codl.measure_network(prepared, phone, budget="40", records=made / "records.sqlite")
+    with codl.connect(records=made / "records.sqlite") as session:
+        found = session.measure(prepared, "40")
     codl.dump_plan(found.plan, made / "plan.json")
     return made
 

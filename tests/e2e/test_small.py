@@ -14,12 +14,9 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 import tvm_codl as codl
 from tvm_codl.frontend.reference import reference_outputs
-from tvm_codl.kernels.toolchain import toolchain
-from tvm_codl.measure.bench import bench
-from tvm_codl.measure.workflow import Prepared, library_for
 from tvm_codl.plan.candidates import legal_cuts
 from tvm_codl.plan.plan import PlannedOperator
-from tvm_codl.records.store import RecordStore
+from tvm_codl.relay.prepared import Prepared
 from tvm_codl.report.timeline import read_events
 from tvm_codl.report.trace import write_trace
 
@@ -35,25 +32,24 @@ def prepared() -> Prepared:
 
 
 @pytest.fixture(scope="module")
-def phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[codl.Phone]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[codl.Session]:
     """A phone behind a tracker.  When all tests are done with it, neither a process nor a file of it may be left."""
     folder = tmp_path_factory.mktemp("temporary")
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(folder))
-        with codl.connect() as phone:
-            assert phone.where.startswith("tracker 127.0.0.1")
-            yield phone
+        with codl.connect(records=tmp_path_factory.mktemp("records") / "records.sqlite") as session:
+            assert session.phone.where.startswith("tracker 127.0.0.1")
+            yield session
         assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
         assert not [path.name for path in folder.iterdir() if path.name.startswith("tvm-codl-")]
 
 
 @pytest.fixture(scope="module")
-def plan(prepared: Prepared, phone: codl.Phone, tmp_path_factory: pytest.TempPathFactory) -> codl.Plan:
+def plan(prepared: Prepared, session: codl.Session, tmp_path_factory: pytest.TempPathFactory) -> codl.Plan:
     folder = tmp_path_factory.mktemp("plan")
-    made = codl.make_plan(prepared, phone, budget_s=5, records=folder / "records.sqlite")
-    with RecordStore(folder / "records.sqlite") as store:
-        ran = list(store.plans(device=phone.profile.name, build=toolchain(phone.profile).kernel_id))
+    made = session.plan(prepared, budget_s=5)
+    ran = session.plan_runs()
     assert {"cpu", "gpu"} <= {one["on"] for record in ran for one in msgspec.json.decode(record.placements)}
     assert made.measured_ms in {record.median_ms for record in ran}
     codl.dump_plan(made, folder / "plan.json")
@@ -91,12 +87,12 @@ def assert_right(prepared: Prepared, module: codl.CoModule) -> None:
 
 
 def test_the_measured_plan_runs_and_is_right(
-    prepared: Prepared, phone: codl.Phone, plan: codl.Plan, tmp_path: Path
+    prepared: Prepared, session: codl.Session, plan: codl.Plan, tmp_path: Path
 ) -> None:
     assert [o.operator for o in plan.operators] == [o.id for o in prepared.graph.operators]
     assert plan.predicted_ms > 0
     assert all(o.reason for o in plan.operators)
-    module = codl.open_library(codl.build_library(prepared, plan, phone.profile, tmp_path / "small.so"), phone)
+    module = session.open(session.build(prepared, plan, tmp_path / "small.so"))
     assert [path.name for path in tmp_path.iterdir()] == ["small.so"]
     assert [p.name for p in module.inputs] == ["input"]
     assert_right(prepared, module)
@@ -104,11 +100,10 @@ def test_the_measured_plan_runs_and_is_right(
 
 
 def test_every_operator_split_is_right_and_its_timeline_opens_in_perfetto(
-    prepared: Prepared, phone: codl.Phone, split_plan: codl.Plan, tmp_path: Path
+    prepared: Prepared, session: codl.Session, split_plan: codl.Plan, tmp_path: Path
 ) -> None:
     # The library that the benchmark below takes from the cache.
-    tools = toolchain(phone.profile)
-    module = codl.open_library(library_for(prepared, split_plan, tools, lambda _: None), phone)
+    module = session.open(session.library(prepared, split_plan))
     assert_right(prepared, module)
     assert len(module.benchmark(1, 3)) == 3
     events = read_events(module.timeline())
@@ -122,10 +117,10 @@ def test_every_operator_split_is_right_and_its_timeline_opens_in_perfetto(
     assert sorted(begun) == sorted(e.name for e in events)
 
 
-def test_bench_gives_every_field(prepared: Prepared, phone: codl.Phone, split_plan: codl.Plan, tmp_path: Path) -> None:
-    report = bench(
-        prepared, phone, plan=split_plan, plan_path="by-hand.json", repeat=2, records=tmp_path / "records.sqlite"
-    )
+def test_bench_gives_every_field(
+    prepared: Prepared, session: codl.Session, split_plan: codl.Plan, tmp_path: Path
+) -> None:
+    report = session.bench(prepared, plan=split_plan, plan_path="by-hand.json", repeat=2)
     fields = msgspec.json.decode(msgspec.json.encode(report))
     assert fields.keys() >= FIELDS
     for name in ("cpu_ms", "gpu_ms", "coexec_ms"):
@@ -137,4 +132,4 @@ def test_bench_gives_every_field(prepared: Prepared, phone: codl.Phone, split_pl
     assert fields["efficiency"] == pytest.approx(fields["ideal_ms"] / fields["coexec_ms"]["median"])
     assert 0 <= fields["overlap"] <= 1
     assert fields["max_rel_err"] <= 1e-3
-    assert (fields["plan"], fields["device"]) == ("by-hand.json", phone.profile.name)
+    assert (fields["plan"], fields["device"]) == ("by-hand.json", session.device)

@@ -45,13 +45,13 @@ def test_no_network_is_left_out() -> None:
 
 
 @pytest.fixture(scope="module")
-def phone() -> Iterator[codl.Phone]:
-    with codl.connect() as phone:
-        yield phone
+def session() -> Iterator[codl.Session]:
+    with codl.connect() as session:
+        yield session
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_every_operator_split_gives_onnxruntimes_answer(name: str, phone: codl.Phone, tmp_path: Path) -> None:
+def test_every_operator_split_gives_onnxruntimes_answer(name: str, session: codl.Session, tmp_path: Path) -> None:
     build = SMALL[name]
     source = f"zoo:{name}"
     if build is not None:
@@ -62,7 +62,7 @@ def test_every_operator_split_gives_onnxruntimes_answer(name: str, phone: codl.P
     plan = every_operator_split(prepared)
     split = [o for o in plan.operators if o.placement.on == "split"]
     assert len(split) >= 0.7 * len(plan.operators)
-    library = codl.build_library(prepared, plan, phone.profile, tmp_path / "model.so")
+    library = session.build(prepared, plan, tmp_path / "model.so")
     inputs = model.sample_inputs()
-    _, relative = errors(codl.open_library(library, phone).run(inputs), reference_outputs(model, inputs))
+    _, relative = errors(session.open(library).run(inputs), reference_outputs(model, inputs))
     assert relative <= TOLERANCE

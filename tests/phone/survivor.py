@@ -22,8 +22,9 @@ from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import axes
 from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.measure.batch import build_batch
+from tvm_codl.measure.context import Context
+from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.probe import Probe, split_probes, whole_probes
-from tvm_codl.measure.session import Session
 from tvm_codl.measure.settings import Settings
 from tvm_codl.plan.plan import Placement
 from tvm_codl.records.store import RecordStore
@@ -51,18 +52,16 @@ def probes() -> tuple[Probe, ...]:
     return tuple(whole_probes(graph)[:8] + split_probes(graph, legal, splits)[:8])
 
 
-def session(phone: Any, store: RecordStore, settings: Settings = SLOW, log: Any = print, build: str = "") -> Session:
+def measurer(phone: Any, store: RecordStore, settings: Settings = SLOW, log: Any = print, build: str = "") -> Measurer:
     (graph, weights), tools = network(), toolchain(phone.profile)
-    return Session(
-        graph, weights, tools.cpu, tools.gpu, phone, phone.profile.name, tools.kernel_id + build, store, log,
-        tools.scheduled, settings,
-    )  # fmt: skip
+    tools = msgspec.structs.replace(tools, kernel_id=tools.kernel_id + build, build_id=tools.build_id + build)
+    return Measurer(graph, weights, Context(phone, store, tools, log), settings)
 
 
 @contextlib.contextmanager
-def measuring(store: Path, where: Spec | None = None, settings: Settings = SLOW) -> Iterator[Session]:
+def measuring(store: Path, where: Spec | None = None, settings: Settings = SLOW) -> Iterator[Measurer]:
     with connect(where, timeout_s=30.0) as phone, RecordStore(store) as opened:
-        yield session(phone, opened, settings)
+        yield measurer(phone, opened, settings)
 
 
 def poisoned(victim: Probe, call: str) -> Any:

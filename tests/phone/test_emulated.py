@@ -19,7 +19,7 @@ from tests.phone.servers import Server, tvm_process, wait_until
 from tvm_codl.device.connect import Phone, connect
 from tvm_codl.device.spec import Direct, Proxy, Spec, Tracker
 from tvm_codl.errors import DeviceError
-from tvm_codl.measure.workflow import open_library
+from tvm_codl.measure.plan_libraries import open_library
 from tvm_codl.runtime.comodule import CoModule
 from tvm_codl.runtime.platforms import NDK_COMPILER
 

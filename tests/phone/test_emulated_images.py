@@ -19,7 +19,9 @@ from tvm_codl.build.library import linker
 from tvm_codl.device.connect import connect
 from tvm_codl.device.spec import Direct
 from tvm_codl.frontend.reference import reference_outputs
+from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.measure.choices import offered
+from tvm_codl.measure.plan_libraries import build_library, open_library
 from tvm_codl.records.settings import Settings
 from tvm_codl.runtime.platforms import platform
 
@@ -72,8 +74,8 @@ def test_a_plan_whose_gpu_reads_images_gives_the_networks_answer(tmp_path: Path)
         connect(Direct("127.0.0.1", server.port, "emulated"), timeout_s=120) as phone,
     ):
         assert offered(phone.profile, plan)["gpu_memory"] == ["image"]
-        library = codl.build_library(prepared, plan, phone.profile, tmp_path / "model.so")
-        module = codl.open_library(library, phone)
+        library = build_library(prepared, plan, phone.profile, toolchain(phone.profile), tmp_path / "model.so")
+        module = open_library(library, phone)
         assert " -keys=codl_gpu,codl,v4,opencl,gpu,images " in module.about.build["gpu"]
         for _ in range(2):
             (got,), (wanted,) = module.run(inputs), reference_outputs(model, inputs)

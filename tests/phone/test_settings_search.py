@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
-from tvm_codl.device.connect import connect
+from tvm_codl.api import Session, connect
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.load import load_model
 from tvm_codl.kernels.register import cpu_target
 from tvm_codl.kernels.schedules.image import PIXEL
 from tvm_codl.kernels.target import vector_lanes
 from tvm_codl.measure.choices import offered
-from tvm_codl.measure.settings_search import settings_option, settled, with_settings
-from tvm_codl.measure.workflow import Prepared, build_library, open_library, prepare
+from tvm_codl.measure.settings_search import apply_settings, parse_settings, search_settings
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.reasons import uniform_plan
 from tvm_codl.records.settings import DEFAULT, Settings
+from tvm_codl.relay.prepared import Prepared, prepare
 
 #: Whether this machine's vectors are pixels: then the reference phone may take images.
 NARROW = vector_lanes(cpu_target()) == PIXEL
 
 
 @pytest.fixture(scope="module")
-def phone() -> Iterator[Any]:
-    with connect() as found:
-        yield found
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    with connect(records=tmp_path_factory.mktemp("records") / "records.sqlite") as session:
+        yield session
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +46,10 @@ def plan(small: Prepared) -> Plan:
     return msgspec.structs.replace(whole, operators=(first, *whole.operators[1:]))
 
 
-def test_each_setting_that_the_phone_can_vary_is_measured(phone: Any, small: Prepared, plan: Plan) -> None:
+def test_each_setting_that_the_phone_can_vary_is_measured(session: Session, small: Prepared, plan: Plan) -> None:
     said: list[str] = []
-    chosen, ratios = with_settings(small, plan, phone, log=said.append)
-    offers = offered(phone.profile, plan)
+    chosen, ratios = search_settings(small, plan, replace(session, log=said.append))
+    offers = offered(session.profile, plan)
     assert len(ratios) == sum(len(values) for values in offers.values()) > 0
     assert all(r.median > 0 and r.n >= 6 for r in ratios)
     assert chosen.operators == plan.operators
@@ -57,15 +57,15 @@ def test_each_setting_that_the_phone_can_vary_is_measured(phone: Any, small: Pre
     assert said[-1] == f"settings: {chosen.settings.words()}"
 
 
-def test_settings_of_a_file_go_into_the_library(phone: Any, small: Prepared, plan: Plan, tmp_path: Path) -> None:
-    core = phone.profile.cpu_cores[0]
+def test_settings_of_a_file_go_into_the_library(session: Session, small: Prepared, plan: Plan, tmp_path: Path) -> None:
+    core = session.profile.cpu_cores[0]
     (tmp_path / "settings.json").write_text('{"flush_every": 3, "cpu_threads": 1, "cpu_cores": [%d]}' % core)  # noqa: UP031
-    given = settled(small, plan, settings_option(str(tmp_path / "settings.json")), phone, None, print)
+    given = apply_settings(small, plan, parse_settings(str(tmp_path / "settings.json")), session)
     assert given.settings == Settings(3, 1, (core,))
     inputs = small.model.sample_inputs()
     results = []
     for each in (plan, given):
-        module = open_library(build_library(small, each, phone.profile, tmp_path / "model.so"), phone)
+        module = session.open(session.build(small, each, tmp_path / "model.so"))
         assert module.settings == each.settings
         results.append(module.run(inputs)[0])
     assert module.cpu_cores == [[core]]
@@ -86,20 +86,20 @@ def test_settings_of_a_file_go_into_the_library(phone: Any, small: Prepared, pla
     ],
 )
 def test_what_the_phone_cannot_do_is_refused(
-    phone: Any, small: Prepared, plan: Plan, tmp_path: Path, text: str, words: str
+    session: Session, small: Prepared, plan: Plan, tmp_path: Path, text: str, words: str
 ) -> None:
-    assert not phone.profile.float16
+    assert not session.profile.float16
     (tmp_path / "settings.json").write_text(text)
     with pytest.raises(UserError, match=words):
-        settled(small, plan, settings_option(str(tmp_path / "settings.json")), phone, None, print)
+        apply_settings(small, plan, parse_settings(str(tmp_path / "settings.json")), session)
     with pytest.raises(UserError, match="cannot be read"):
-        settings_option(str(tmp_path / "none.json"))
+        parse_settings(str(tmp_path / "none.json"))
 
 
 def test_a_library_is_not_built_for_a_phone_that_cannot_run_it(
-    phone: Any, small: Prepared, plan: Plan, tmp_path: Path
+    session: Session, small: Prepared, plan: Plan, tmp_path: Path
 ) -> None:
     half = msgspec.structs.replace(plan, settings=Settings(gpu_float="float16"))
     with pytest.raises(UserError, match="does not report cl_khr_fp16"):
-        build_library(small, half, phone.profile, tmp_path / "half.so")
+        session.build(small, half, tmp_path / "half.so")
     assert not (tmp_path / "half.so").exists()

@@ -15,12 +15,12 @@ import psutil
 import pytest
 
 from tests.phone.servers import phone_server, tvm_process, wait_until
-from tests.phone.survivor import SLOW, measuring, poisoned, probes, session
+from tests.phone.survivor import SLOW, measurer, measuring, poisoned, probes
 from tvm_codl.device.connect import connect
 from tvm_codl.device.shelf import Shelf
 from tvm_codl.device.spec import Tracker
 from tvm_codl.measure import journal, libraries
-from tvm_codl.measure.phone_pool import Fleet
+from tvm_codl.measure.phone_pool import PhonePool
 from tvm_codl.records.record import Record
 from tvm_codl.records.store import RecordStore
 
@@ -31,7 +31,7 @@ MIDDLE = 4  # records, after which something is killed
 def built() -> Iterator[None]:
     """The libraries lie in the cache before anything is killed: the middle of a session is the middle of its timing."""
     with connect() as phone, RecordStore(":memory:") as store:
-        one = session(phone, store)
+        one = measurer(phone, store)
         one.libraries(probes())
     yield
 
@@ -125,7 +125,7 @@ def test_a_kernel_that_kills_or_hangs_the_phone_is_recorded_and_left_alone(
     monkeypatch.setattr(libraries, "build_batch", poisoned(few[1], call))
     impatient = msgspec.structs.replace(SLOW, first_s=4.0, floor_s=4.0)
     with connect() as phone, RecordStore(tmp_path / "records.sqlite") as store:
-        running = session(phone, store, impatient)
+        running = measurer(phone, store, impatient)
         records = running.measure(few)
         opened = phone.opened
         assert [r.ok for r in records] == [True, False, True, True], [r.error for r in records]
@@ -169,15 +169,15 @@ def test_kill_of_a_phone_of_a_fleet(tmp_path: Path) -> None:
             a.wait_for("registered")
             b.wait_for("registered")
             words: list[str] = []
-            fleet = Fleet(Shelf(Tracker(host, port, "pixel")), log=words.append)
-            assert len(fleet.phones) == 2
+            pool = PhonePool(Shelf(Tracker(host, port, "pixel")), log=words.append)
+            assert len(pool.phones) == 2
             with RecordStore(path) as store:
-                running = session(fleet, store, log=words.append)
+                running = measurer(pool, store, log=words.append)
                 thread, before = kill_in_the_middle(path, b.process.kill)
                 records = running.measure(probes())
                 thread.join()
-            fleet.close()
+            pool.close()
             b.process.wait(10)
     check(path, before, records)
-    assert len(fleet.phones) == 1
+    assert len(pool.phones) == 1
     assert any("go to the others" in text for text in words), words

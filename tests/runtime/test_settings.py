@@ -23,7 +23,7 @@ from tvm_codl.build.library import build
 from tvm_codl.device.connect import connect
 from tvm_codl.device.spec import Direct
 from tvm_codl.errors import DeviceError, UserError
-from tvm_codl.measure.session import open_remote
+from tvm_codl.measure.worker import open_remote
 from tvm_codl.plan.plan import Plan
 from tvm_codl.records.settings import DEFAULT, Settings
 from tvm_codl.runtime.comodule import CoModule

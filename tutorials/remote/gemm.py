@@ -12,10 +12,9 @@ from tvm import autotvm, te
 
 from tvm_codl.build.library import linker_for
 from tvm_codl.cli.main import main
-from tvm_codl.cli.options import phone_options
+from tvm_codl.cli.options import PhoneChoice, phone_options
 from tvm_codl.cli.output import talk
 from tvm_codl.errors import CheckFailed
-from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.kernels.tuner.builder import PASS_CONFIG, BatchBuilder
 from tvm_codl.kernels.tuner.runner import BatchRunner
 
@@ -117,18 +116,18 @@ def tune(phone: Any, target: tvm.target.Target, size: int, trials: int, log: Pat
     "-o", "--output", type=click.Path(file_okay=False, path_type=Path), default=".", show_default=True,
     help="Folder of the results.",
 )  # fmt: skip
-def gemm(reach: Any, size: int, trials: int, output: Path) -> None:
+def gemm(phone: PhoneChoice, size: int, trials: int, output: Path) -> None:
     """Run a matrix product on a phone's GPU, tune it there, and write gemm.log, untuned.so and tuned.so."""
     output.mkdir(parents=True, exist_ok=True)
     log = output / "gemm.log"
     autotvm.GLOBAL_SCOPE.silent = True  # of kernels without records: the first is meant to have none
-    with reach() as phone:
-        talk(f"{phone.profile.name}: {phone.profile.gpu_name}")
-        target = toolchain(phone.profile).gpu
-        before = run(phone, target, size, "untuned", output)
-        tune(phone, target, size, trials, log)
+    with phone.connect() as session:
+        talk(f"{session.device}: {session.profile.gpu_name}")
+        target = session.tools.gpu
+        before = run(session.phone, target, size, "untuned", output)
+        tune(session.phone, target, size, trials, log)
         with autotvm.apply_history_best(str(log)):
-            after = run(phone, target, size, "tuned", output)
+            after = run(session.phone, target, size, "tuned", output)
     for name, ms in (("untuned", before), ("tuned", after)):
         click.echo(f"{name}: {ms:.3f} ms, {2 * size**3 / ms / 1e6:.1f} GFLOP/s")
 

@@ -1,32 +1,32 @@
 """PP-OCRv4 text detection, a trained network with a dynamic input: tuned for one size, built, and run on a picture."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
 
 import tvm_codl as codl
 from tvm_codl.cli.main import main
-from tvm_codl.cli.options import phone_options, tuning_options
+from tvm_codl.cli.options import PhoneChoice, phone_options, tuning_options
 from tvm_codl.cli.output import talk
 
 
 @click.command()
 @phone_options
 @tuning_options
-def ppocr_det(reach: Any, trials: int, budget: float, output: Path) -> None:
+def ppocr_det(phone: PhoneChoice, trials: int, budget: float, output: Path) -> None:
     """Tune PP-OCRv4 text detection at 320 × 320 for a phone, write ppocr_det.log, .plan.json and .so, and run it."""
     output.mkdir(parents=True, exist_ok=True)
     kernels = output / "ppocr_det.log"
     model = codl.load_model("zoo:ppocr_det", {"x": (1, 3, 320, 320)})
     prepared = codl.prepare(model)
-    with reach() as phone:
-        codl.tune(prepared, phone, kernels, trials=trials, log=talk)
-        plan = codl.make_plan(prepared, phone, budget_s=budget, tuning_records=kernels, log=talk)
+    with phone.connect() as session:
+        session.tune(prepared, kernels, trials=trials)
+        session = session.with_tuning(kernels)
+        plan = session.plan(prepared, budget)
         codl.dump_plan(plan, output / "ppocr_det.plan.json")
-        library = codl.build_library(prepared, plan, phone.profile, output / "ppocr_det.so", talk, kernels)
-        (text,) = codl.open_library(library, phone).run(model.sample_inputs())
+        library = session.build(prepared, plan, output / "ppocr_det.so")
+        (text,) = session.open(library).run(model.sample_inputs())
     talk(f"ppocr_det: predicted {plan.predicted_ms:.2f} ms; {np.mean(text > 0.3):.1%} of the picture is text")
 
 

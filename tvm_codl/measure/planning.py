@@ -17,11 +17,11 @@ from tvm_codl.measure.learning import learn
 from tvm_codl.measure.plan_libraries import build_adaptive_library, open_library
 from tvm_codl.measure.validation import validate
 from tvm_codl.plan.adaptive import StatePlan, adaptive_plans
-from tvm_codl.plan.contenders import Contender, contenders
 from tvm_codl.plan.energy import Energy, least_energy
 from tvm_codl.plan.measured import known_plans
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
+from tvm_codl.plan.shortlist import Contender, contenders
 from tvm_codl.relay.prepared import Prepared
 
 

@@ -18,10 +18,10 @@ from tvm_codl.measure.context import Context
 from tvm_codl.measure.interleave import RUNS, calm_down, rounds, start
 from tvm_codl.measure.plan_libraries import libraries_for, open_library
 from tvm_codl.plan.candidates import PROCESSORS
-from tvm_codl.plan.contenders import Contender, origins, uniform
 from tvm_codl.plan.measured import calibrated, record_of
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
+from tvm_codl.plan.shortlist import Contender, origins, uniform
 from tvm_codl.relay.prepared import Prepared
 
 Log = Callable[[str], None]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tvm_codl import api
 from tvm_codl.cli.main import run
 from tvm_codl.plan.files import load_plan
 from tvm_codl.plan.plan import Plan
@@ -39,20 +40,18 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the command asks for; no phone is measured, and the plan is empty."""
     calls: list[dict[str, Any]] = []
 
-    def network(prepared: Any, phone: Any, **options: Any) -> SimpleNamespace:
-        calls.append({"phone": phone, "grid": False, **options})
-        return SimpleNamespace(plan=Plan("net", "phone", ()), measured=3, rounds=(), why="stands")
+    class NoPhone:
+        def measure(self, prepared: Any, budget: Any, retry_failed: bool) -> SimpleNamespace:
+            calls.append({"grid": False, "retry_failed": retry_failed})
+            return SimpleNamespace(plan=Plan("net", "phone", ()), measured=3, rounds=(), why="stands")
 
-    def grid(prepared: Any, phone: Any, **options: Any) -> list[Any]:
-        calls.append({"phone": phone, "grid": True, **options})
-        return []
+        def measure_grid(self, prepared: Any, retry_failed: bool) -> list[Any]:
+            calls.append({"grid": True, "retry_failed": retry_failed})
+            return []
 
-    workflow, reach = import_module("tvm_codl.measure.workflow"), import_module("tvm_codl.device.connect")
     monkeypatch.setattr(import_module("tvm_codl.cli.measure"), "load", lambda source, shape: source)
-    monkeypatch.setattr(workflow, "prepare", lambda model: SimpleNamespace(name="net"))
-    monkeypatch.setattr(workflow, "measure_network", network)
-    monkeypatch.setattr(workflow, "measure_grid", grid)
-    monkeypatch.setattr(reach, "connect", lambda place, timeout_s: contextlib.nullcontext("a phone"))
+    monkeypatch.setattr("tvm_codl.relay.prepared.prepare", lambda model: SimpleNamespace(name="net"))
+    monkeypatch.setattr("tvm_codl.api.connect", lambda spec, **options: contextlib.nullcontext(NoPhone()))
     return calls
 
 
@@ -60,10 +59,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 def test_what_failed_is_tried_again_when_asked(grid: list[str], asked: list[dict[str, Any]]) -> None:
     assert run(["measure", "zoo:small", *grid]) == 0
     assert run(["measure", "zoo:small", *grid, "--retry-failed"]) == 0
-    assert [(one["phone"], one["grid"], one["retry_failed"]) for one in asked] == [
-        ("a phone", bool(grid), False),
-        ("a phone", bool(grid), True),
-    ]
+    assert [(call["grid"], call["retry_failed"]) for call in asked] == [(bool(grid), False), (bool(grid), True)]
 
 
 def test_the_result_is_printed_also_where_the_plan_cannot_be_written(
@@ -74,13 +70,16 @@ def test_the_result_is_printed_also_where_the_plan_cannot_be_written(
     assert run(["measure", "zoo:small", "-o", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["measured"] == 3 and load_plan(path).model == "net"
 
+    connected = api.connect
+
     @contextlib.contextmanager
-    def meanwhile(place: Any, timeout_s: float) -> Iterator[str]:
+    def meanwhile(spec: Any, **options: Any) -> Iterator[Any]:
         path.unlink()
         path.parent.rmdir()
-        yield "a phone"
+        with connected(spec, **options) as session:
+            yield session
 
-    monkeypatch.setattr(import_module("tvm_codl.device.connect"), "connect", meanwhile)
+    monkeypatch.setattr("tvm_codl.api.connect", meanwhile)
     assert run(["measure", "zoo:small", "-o", str(path), "--json"]) == 1
     out, err = capsys.readouterr()
     assert json.loads(out)["measured"] == 3

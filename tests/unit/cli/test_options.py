@@ -5,8 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from tvm_codl.cli.options import ShapeType
-from tvm_codl.device.spec import parse_spec
-from tvm_codl.device.spec import Local, Proxy, Tracker
+from tvm_codl.device.spec import Local, Proxy, Tracker, parse_spec
 from tvm_codl.errors import UsageError
 
 

@@ -91,17 +91,14 @@ def test_a_bench_prints_its_report_also_where_the_timeline_cannot_be_written(
     folder = tmp_path / "out"
     folder.mkdir()
 
-    def bench(*arguments: Any, **options: Any) -> Report:
-        shutil.rmtree(folder)
-        return Report("net")
+    class NoPhone:
+        def bench(self, prepared: Any, **options: Any) -> Report:
+            shutil.rmtree(folder)
+            return Report("net")
 
     monkeypatch.setattr(import_module("tvm_codl.cli.bench"), "load", lambda source, shape: source)
-    monkeypatch.setattr(
-        import_module("tvm_codl.measure.workflow"), "prepare", lambda model: SimpleNamespace(name="net")
-    )
-    monkeypatch.setattr(import_module("tvm_codl.measure.bench"), "bench", bench)
-    connected = contextlib.nullcontext("a phone")
-    monkeypatch.setattr(import_module("tvm_codl.device.connect"), "connect", lambda place, timeout_s: connected)
+    monkeypatch.setattr("tvm_codl.relay.prepared.prepare", lambda model: SimpleNamespace(name="net"))
+    monkeypatch.setattr("tvm_codl.api.connect", lambda spec, **options: contextlib.nullcontext(NoPhone()))
     assert run(["bench", "zoo:small", "--timeline", str(folder / "t.pftrace"), "--json"]) == 1
     out, err = capsys.readouterr()
     assert json.loads(out) == {"model": "net"}

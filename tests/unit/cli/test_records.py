@@ -34,7 +34,7 @@ def test_ls_is_a_table_or_json(store: Path, capsys: pytest.CaptureFixture[str]) 
 def test_the_default_is_the_store_in_the_cache_folder_and_needs_no_tvm(
     store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if name == "tvm_codl.measure.workflow" or name.split(".")[0] == "tvm"]:
+    for name in [name for name in sys.modules if name == "tvm_codl.api" or name.split(".")[0] == "tvm"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tvm", None)
     assert run(["records", "ls"]) == 1

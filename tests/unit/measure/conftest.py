@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.measure.null_phone import NullCompiler, in_this_process
-from tvm_codl.measure import libraries, session
+from tvm_codl.measure import libraries, measurer
 from tvm_codl.records.store import RecordStore
 
 
@@ -24,5 +24,5 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NullCompiler:
     monkeypatch.setattr(libraries, "build_batch", made)
     monkeypatch.setattr(libraries, "cache_dir", lambda: tmp_path)
     monkeypatch.setattr(libraries, "build_all", in_this_process)
-    monkeypatch.setattr(session.os, "sched_getaffinity", lambda pid: {0})  # how many batches a few probes make
+    monkeypatch.setattr(measurer.os, "sched_getaffinity", lambda pid: {0})  # how many batches a few probes make
     return made

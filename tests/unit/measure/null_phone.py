@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,29 @@ from tvm_codl.build.pool import Outcome, last_line
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import DeviceError
 from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.measure.context import Context
+from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.probe import Probe
+from tvm_codl.measure.settings import Settings
 from tvm_codl.records.record import ErrorNo
+from tvm_codl.records.store import RecordStore
 from tvm_codl.runtime.about import About
 
 PROFILE = DeviceProfile(
     "null phone", "x86_64", "none", (0,), "llvm", "none", "opencl", max_work_group=256, local_memory=1024
 )
+
+
+class NullToolchain:
+    """No targets, and the ids that a test gives it."""
+
+    cpu = gpu = None
+
+    def __init__(self, build: str = "b1") -> None:
+        self.kernel_id = self.build_id = build
+
+    def scheduled(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 class NullPhone:
@@ -148,3 +165,16 @@ def network(count: int = 6) -> OpGraph:
     for index in range(count):
         x = net.conv(x, 4 + 4 * index)
     return net.graph()
+
+
+def null_measurer(
+    store: RecordStore,
+    phone: object,
+    settings: Settings,
+    build: str = "b1",
+    graph: OpGraph | None = None,
+    log: Callable[[str], None] = lambda text: None,
+) -> Measurer:
+    """A measurer on a phone that is none."""
+    tools: Any = NullToolchain(build)
+    return Measurer(graph or network(), {}, Context(phone, store, tools, log), settings)

@@ -19,6 +19,7 @@ from tvm_codl.build.pool import Outcome
 from tvm_codl.errors import UserError
 from tvm_codl.measure import bench as benches
 from tvm_codl.measure.bench import BenchReport, Operators, bench, unable
+from tvm_codl.measure.context import Context
 from tvm_codl.measure.probe import Probe
 from tvm_codl.plan.files import load_plan
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
@@ -52,7 +53,7 @@ def record(probe: Probe, error: str = "", number: int = 0) -> Record:
     )
 
 
-class Session:
+class Measurer:
     """Every operator takes 2 ms; those in ``broken``, by their number and processor, do not run."""
 
     def __init__(self, *broken: tuple[int, str]) -> None:
@@ -79,8 +80,8 @@ class Library:
         return [2.0] * repeat
 
 
-def with_session(monkeypatch: pytest.MonkeyPatch, *broken: tuple[int, str]) -> None:
-    monkeypatch.setattr(benches, "measuring", lambda *_: Session(*broken))
+def with_measurer(monkeypatch: pytest.MonkeyPatch, *broken: tuple[int, str]) -> None:
+    monkeypatch.setattr(benches.Measurer, "of", lambda *_: Measurer(*broken))
     monkeypatch.setattr(benches, "open_remote", lambda *_: Library())
 
 
@@ -88,10 +89,9 @@ def report(
     monkeypatch: pytest.MonkeyPatch, folder: Path, *broken: tuple[int, str], **options: Any
 ) -> tuple[BenchReport, list[str]]:
     """The report of a network of which some operators do not run, and what was said."""
-    with_session(monkeypatch, *broken)
+    with_measurer(monkeypatch, *broken)
     for changed, double in {
         "make_plan": lambda *_, **__: PLAN,
-        "toolchain": lambda *_: None,
         "libraries_for": lambda prepared, plans, *_: {name: Path(f"{name}.so") for name in plans},
         "open_library": lambda *_: Library(),
         "reference_outputs": lambda *_: [np.zeros((1, 4), "float32")],
@@ -102,8 +102,8 @@ def report(
     }.items():
         monkeypatch.setattr(benches, changed, double)
     said: list[str] = []
-    records = folder / "records.sqlite"
-    return bench(network(), PHONE, repeat=2, log=said.append, records=records, **options), said
+    context: Any = Context(PHONE, None, None, said.append)  # type: ignore[arg-type]
+    return bench(network(), context, repeat=2, **options), said
 
 
 def test_who_does_not_run_an_operator_is_named_with_the_first_of_them_and_its_error() -> None:
@@ -123,8 +123,8 @@ def test_an_operator_that_one_processor_does_not_run_is_ideally_the_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for broken, ideal in (((), 2.0), (((1, "gpu"),), 3.0), (((1, "gpu"), (0, "cpu")), 4.0)):
-        with_session(monkeypatch, *broken)
-        operators = Operators(network(), PHONE, None, tmp_path / "records.sqlite", print)  # type: ignore[arg-type]
+        with_measurer(monkeypatch, *broken)
+        operators = Operators(network(), Context(PHONE, None, None))  # type: ignore[arg-type]
         operators.measure()
         assert operators.ideal_ms() == pytest.approx(ideal)
         assert set(operators.unable) == {on for _, on in broken}

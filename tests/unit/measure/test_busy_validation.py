@@ -9,8 +9,8 @@ import pytest
 import tvm
 
 from tvm_codl.errors import DeviceError
-from tvm_codl.measure import busy_validation as busy_look
-from tvm_codl.measure.busy_validation import RUNS, competing, fittest, look
+from tvm_codl.measure import busy_validation
+from tvm_codl.measure.busy_validation import RUNS, choose_busy_plan, compete, time_when_busy
 from tvm_codl.plan.adaptive import StatePlan
 from tvm_codl.plan.plan import Plan
 
@@ -28,12 +28,12 @@ def names(plans: tuple[StatePlan, ...]) -> list[str]:
 
 
 def test_the_fastest_beside_the_load_is_kept_and_what_is_for_other_states() -> None:
-    assert names(fittest(SET, {0: 38.0, 1: 29.0, 2: 34.0})) == ["calm", "less", "hot"]
-    assert names(fittest(SET, {0: 38.0, 1: 35.0, 2: 34.0})) == ["calm", "gpu only", "hot"]
+    assert names(choose_busy_plan(SET, {0: 38.0, 1: 29.0, 2: 34.0})) == ["calm", "less", "hot"]
+    assert names(choose_busy_plan(SET, {0: 38.0, 1: 35.0, 2: 34.0})) == ["calm", "gpu only", "hot"]
 
 
 def test_a_plan_that_gains_nothing_is_left_out() -> None:
-    assert names(fittest(SET, {0: 30.0, 1: 29.9, 2: 34.0})) == ["calm", "hot"]
+    assert names(choose_busy_plan(SET, {0: 30.0, 1: 29.9, 2: 34.0})) == ["calm", "hot"]
 
 
 class Library:
@@ -76,10 +76,10 @@ class Phone:
 
 
 def test_plans_are_timed_beside_one_competitor_for_each_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(busy_look, "calm_down", lambda: None)
+    monkeypatch.setattr(busy_validation, "calm_down", lambda: None)
     phone = Phone()
     library = Library([40.0, 30.0, 35.0], phone.load)
-    busy = look(library, phone, range(3))  # type: ignore[arg-type]
+    busy = time_when_busy(library, phone, range(3))  # type: ignore[arg-type]
     assert [busy.median(number) for number in range(3)] == [40.0, 30.0, 35.0]
     assert set(phone.started) == {2} and not phone.load and library.fixed == -1
     assert {number for number, beside in library.runs if beside} == {0, 1, 2}
@@ -89,11 +89,11 @@ def test_plans_are_timed_beside_one_competitor_for_each_thread(monkeypatch: pyte
 
 def test_the_load_ends_where_a_run_fails() -> None:
     phone = Phone()
-    with pytest.raises(tvm.error.TVMError), competing(phone, 1):
+    with pytest.raises(tvm.error.TVMError), compete(phone, 1):
         raise tvm.error.TVMError("the phone is gone")
     assert not phone.load
 
 
 def test_a_phone_that_cannot_be_made_busy_is_named() -> None:
-    with pytest.raises(DeviceError, match="cannot be made busy"), competing(Phone(able=False), 3):
+    with pytest.raises(DeviceError, match="cannot be made busy"), compete(Phone(able=False), 3):
         pass

@@ -14,13 +14,17 @@ from tvm_codl.cost.model import CostModel, samples_of
 from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.graph.split import axes
 from tvm_codl.measure import learning
-from tvm_codl.measure.learning import measure_grid, measure_network
+from tvm_codl.measure.budget import Budget
+from tvm_codl.measure.context import Context
+from tvm_codl.measure.learning import learn, measure_grid
 from tvm_codl.measure.probe import Probe, whole_probes
+from tvm_codl.records.store import RecordStore
 from tvm_codl.records.workload import Workload
 
 GRAPH = network()
 PREPARED: Any = SimpleNamespace(graph=GRAPH, axes={o.id: axes(o, GRAPH) for o in GRAPH.operators}, name="net")
 PHONE = SimpleNamespace(profile=SimpleNamespace(name="null device"))
+TOOLS: Any = SimpleNamespace(cpu=None, gpu=None, kernel_id="b")
 #: The costliest operator on the GPU.
 BAD = max(
     (probe for probe in whole_probes(GRAPH) if probe.processor == "gpu"),
@@ -33,18 +37,18 @@ def meters(monkeypatch: pytest.MonkeyPatch) -> list[NullMeter]:
     """The sessions that are opened, of which in the first one a candidate fails."""
     opened: list[NullMeter] = []
 
-    def measuring(prepared: Any, phone: Any, tools: Any, store: Any, log: Any) -> NullMeter:
-        meter = NullMeter(GRAPH, store)
+    def measurer(prepared: Any, context: Context) -> NullMeter:
+        meter = NullMeter(GRAPH, context.store)
         if not opened:
             meter.bad = {(BAD.key, BAD.processor)}
         opened.append(meter)
         return meter
 
-    tools = SimpleNamespace(cpu=None, gpu=None, kernel_id="b")
-    monkeypatch.setattr(learning, "toolchain", lambda profile, records: tools)
-    monkeypatch.setattr(learning, "measuring", measuring)
+    monkeypatch.setattr(learning.Measurer, "of", measurer)
     monkeypatch.setattr(learning, "measure_sharing", lambda phone, cpu, gpu: SharingCost(0.002, 0.002))
-    monkeypatch.setattr(learning, "learner", lambda profile, tools: lambda records: CostModel.fit(samples_of(records)))
+    monkeypatch.setattr(
+        learning, "model_fitter", lambda profile, tools: lambda records: CostModel.fit(samples_of(records))
+    )
     monkeypatch.setattr(learning, "grid_probes", lambda graph, axes: whole_probes(graph))
     return opened
 
@@ -52,14 +56,16 @@ def meters(monkeypatch: pytest.MonkeyPatch) -> list[NullMeter]:
 def test_what_failed_is_tried_again_when_asked(meters: list[NullMeter], tmp_path: Path) -> None:
     retried: list[list[Probe]] = []
     for budget, again in (("22", False), ("4", False), ("4", True)):
-        measure_network(PREPARED, PHONE, budget=budget, records=tmp_path / "records.sqlite", retry_failed=again)
+        with RecordStore(tmp_path / "records.sqlite") as store:
+            learn(PREPARED, Context(PHONE, store, TOOLS), Budget.parse(budget), again)
         retried.append(meters[-1].retried)
     assert retried == [[], [], [BAD]]
 
 
 def test_so_it_is_in_a_grid(meters: list[NullMeter], tmp_path: Path) -> None:
     for again in (False, True):
-        found = measure_grid(PREPARED, PHONE, records=tmp_path / "records.sqlite", retry_failed=again)
+        with RecordStore(tmp_path / "records.sqlite") as store:
+            found = measure_grid(PREPARED, Context(PHONE, store, TOOLS), again)
         assert len(found) == len(whole_probes(GRAPH))
         assert [record.ok for record in found].count(False) == (not again)
         assert meters[-1].retried == (whole_probes(GRAPH) if again else [])

@@ -1,4 +1,4 @@
-"""A measuring session against a phone and a compiler that are none: what is asked, what is recorded, what is not."""
+"""A measurer against a phone and a compiler that are none: what is asked, what is recorded, what is not."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 import tvm
 
-from tests.unit.measure.null_phone import NullCompiler, NullPhone, network
+from tests.unit.measure.null_phone import NullCompiler, NullPhone, network, null_measurer
 from tvm_codl.errors import DeviceError
-from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.measure import journal, worker
-from tvm_codl.measure import session as measuring
+from tvm_codl.measure import measurer as measuring
 from tvm_codl.measure.baseline import baseline_probes
+from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.probe import whole_probes
-from tvm_codl.measure.session import Session
 from tvm_codl.measure.settings import Settings
 from tvm_codl.records.store import RecordStore
 
@@ -28,24 +28,15 @@ from tvm_codl.records.store import RecordStore
 PLAIN = Settings(baseline_every=1000, first_s=0.3, floor_s=0.3, load_s=0.3, load_each_s=0.0)
 
 
-def opened(
-    store: RecordStore,
-    phone: object,
-    build: str = "b1",
-    graph: OpGraph | None = None,
-    settings: Settings = PLAIN,
-    log: Callable[[str], None] = lambda text: None,
-) -> Session:
-    return Session(
-        graph or network(), {}, None, None, phone, "null phone", build, store, log, contextlib.nullcontext, settings
-    )  # type: ignore[arg-type]
+def opened(store: RecordStore, phone: object, settings: Settings = PLAIN, **options: Any) -> Measurer:
+    return null_measurer(store, phone, settings, **options)
 
 
 def test_every_probe_becomes_a_record_of_its_own_region(store: RecordStore, compiler: NullCompiler) -> None:
     phone = NullPhone()
-    session = opened(store, phone)
-    probes = whole_probes(session.graph)
-    records = session.measure(probes)
+    measurer = opened(store, phone)
+    probes = whole_probes(measurer.graph)
+    records = measurer.measure(probes)
     assert [(r.workload, r.processor) for r in records] == [(p.key, p.processor) for p in probes]
     assert [r.median_ms for r in records] == [0.5 + i for i in range(len(probes))]
     assert all((r.device, r.build, r.ok) == ("null phone", "b1", True) for r in records)
@@ -80,11 +71,11 @@ def test_another_build_mode_or_device_is_measured_anew(store: RecordStore, compi
 
 def test_a_build_that_fails_is_halved_until_it_stands_alone(store: RecordStore, compiler: NullCompiler) -> None:
     phone = NullPhone()
-    session = opened(store, phone)
-    probes = whole_probes(session.graph)
+    measurer = opened(store, phone)
+    probes = whole_probes(measurer.graph)
     bad = probes[5]
     compiler.bad = {(bad.key, bad.processor)}
-    records = {(r.workload, r.processor): r for r in session.measure(probes)}
+    records = {(r.workload, r.processor): r for r in measurer.measure(probes)}
     assert len(records) == len(probes)
     failed = records.pop((bad.key, bad.processor))
     assert (failed.ok, failed.times_ms) == (False, ())
@@ -93,20 +84,20 @@ def test_a_build_that_fails_is_halved_until_it_stands_alone(store: RecordStore, 
     assert all(record.ok for record in records.values())
     # Known to fail: it is not built again, unless asked.
     compiler.batches.clear()
-    session.measure(probes)
+    measurer.measure(probes)
     assert compiler.batches == []
     compiler.bad = set()
-    retried = session.measure(probes, retry_failed=True)
+    retried = measurer.measure(probes, retry_failed=True)
     assert compiler.batches == [1]
     assert all(r.ok for r in retried)
 
 
 def test_what_breaks_a_limit_of_the_device_is_not_sent(store: RecordStore, compiler: NullCompiler) -> None:
     phone = NullPhone()
-    session = opened(store, phone)
-    probes = whole_probes(session.graph)
+    measurer = opened(store, phone)
+    probes = whole_probes(measurer.graph)
     compiler.large = {(p.key, p.processor) for p in probes[2:4]}
-    records = {(r.workload, r.processor): r for r in session.measure(probes)}
+    records = {(r.workload, r.processor): r for r in measurer.measure(probes)}
     assert len(records) == len(probes)
     assert {key for key, r in records.items() if not r.ok} == compiler.large
     assert all("512 work-items; the device allows 256" in records[key].error for key in compiler.large)
@@ -118,8 +109,8 @@ def test_a_kernel_that_fails_on_the_phone_is_an_error_record(store: RecordStore,
         if region == 2:
             raise tvm.error.TVMError("Stack trace:\nOpenCL error -54: work-group size")
 
-    session = opened(store, NullPhone(fail))
-    records = session.measure(whole_probes(session.graph))
+    measurer = opened(store, NullPhone(fail))
+    records = measurer.measure(whole_probes(measurer.graph))
     assert [r.ok for r in records] == [i != 2 for i in range(len(records))]
     assert "work-group size" in records[2].error
 
@@ -175,9 +166,9 @@ def test_a_session_that_ends_once_loses_nothing(store: RecordStore, compiler: Nu
     """Somebody killed the phone's process; the candidate in flight is innocent."""
     deaths = iter([True])
     phone = NullPhone(lambda region: phone.die() if region == 3 and next(deaths, False) else None)
-    session = opened(store, phone)
-    probes = whole_probes(session.graph)
-    records = session.measure(probes)
+    measurer = opened(store, phone)
+    probes = whole_probes(measurer.graph)
+    records = measurer.measure(probes)
     assert [r.median_ms for r in records] == [0.5 + i for i in range(len(probes))]
     assert phone.opened == 2
     assert len(store) == len(probes)
@@ -187,9 +178,9 @@ def test_a_candidate_that_kills_the_phone_twice_is_recorded_and_left_alone(
     store: RecordStore, compiler: NullCompiler
 ) -> None:
     phone = NullPhone(lambda region: phone.die() if region == 3 else None)
-    session = opened(store, phone)
-    probes = whole_probes(session.graph)
-    records = session.measure(probes)
+    measurer = opened(store, phone)
+    probes = whole_probes(measurer.graph)
+    records = measurer.measure(probes)
     assert [r.ok for r in records] == [i != 3 for i in range(len(probes))]
     assert "ended 2 times while it ran" in records[3].error
     assert phone.opened == 3
@@ -199,9 +190,9 @@ def test_a_candidate_that_kills_the_phone_twice_is_recorded_and_left_alone(
 
 def test_a_candidate_that_hangs_is_cut_off_and_recorded(store: RecordStore, compiler: NullCompiler) -> None:
     phone = NullPhone(lambda region: phone.hang() if region == 1 else None)
-    session = opened(store, phone)
-    probes = whole_probes(session.graph)
-    records = session.measure(probes, predicted_ms=[1.0] * len(probes))
+    measurer = opened(store, phone)
+    probes = whole_probes(measurer.graph)
+    records = measurer.measure(probes, predicted_ms=[1.0] * len(probes))
     assert [r.ok for r in records] == [i != 1 for i in range(len(probes))]
     assert "not done within 0.6 s" in records[1].error
     assert phone.opened == 2
@@ -217,9 +208,9 @@ def test_a_library_that_the_phone_does_not_take_is_halved(store: RecordStore, co
             raise tvm.error.TVMError("Stack trace:\nCL_BUILD_PROGRAM_FAILURE")
 
     phone = NullPhone(load=load)
-    session = opened(store, phone)
-    probes = whole_probes(session.graph)
-    records = session.measure(probes)
+    measurer = opened(store, phone)
+    probes = whole_probes(measurer.graph)
+    records = measurer.measure(probes)
     assert len(records) == len(probes)
     assert all(r.ok for r in records)
     assert phone.opened == 1
@@ -230,12 +221,12 @@ def test_a_library_that_kills_or_hangs_the_phone_when_loaded(
     store: RecordStore, compiler: NullCompiler, end: str
 ) -> None:
     phone = NullPhone(load=lambda path: getattr(phone, end)())
-    session = opened(store, phone, graph=network(1))
-    probes = whole_probes(session.graph)
+    measurer = opened(store, phone, graph=network(1))
+    probes = whole_probes(measurer.graph)
     assert len(probes) == 2
-    assert not any(r.ok for r in session.measure(probes))
+    assert not any(r.ok for r in measurer.measure(probes))
     phone.load = lambda path: None
-    records = session.measure(probes, retry_failed=True)
+    records = measurer.measure(probes, retry_failed=True)
     assert all(r.ok for r in records)
 
 
@@ -253,14 +244,14 @@ def test_a_slow_phone_cools_down_and_what_it_did_meanwhile_is_measured_again(
     words: list[str] = []
     phone = NullPhone(speed=lambda: 0.5 if len(set(phone.timed)) > 6 and rested < 3.0 else 1.0)
     settings = Settings(baseline_every=4)
-    session = opened(store, phone, settings=settings, log=words.append)
-    probes = whole_probes(session.graph)
-    records = session.measure(probes)
+    measurer = opened(store, phone, settings=settings, log=words.append)
+    probes = whole_probes(measurer.graph)
+    records = measurer.measure(probes)
     assert [r.median_ms for r in records] == [0.5 + i for i in range(len(probes))]
     assert rested >= 3.0
     assert len(store) > len(probes), "nothing was measured again"
     assert any("drift" in text for text in words)
-    newest = session.known()
+    newest = measurer.known()
     assert [newest[r.workload, r.processor] for r in records] == records
 
 
@@ -270,8 +261,8 @@ def test_a_look_at_the_baseline_that_hangs_costs_no_candidate(store: RecordStore
     phone = NullPhone(sampled=lambda ms: phone.hang() if ms == worker.BASELINE_MS and next(looks, False) else None)
     words: list[str] = []
     settings = Settings(baseline_every=4, first_s=0.3, floor_s=0.3, load_s=0.3)
-    session = opened(store, phone, settings=settings, log=words.append)
-    records = session.measure(whole_probes(session.graph))
+    measurer = opened(store, phone, settings=settings, log=words.append)
+    records = measurer.measure(whole_probes(measurer.graph))
     assert all(r.ok for r in records) and phone.opened == 2
     assert any("no alarm for drift" in text for text in words)
 
@@ -279,29 +270,30 @@ def test_a_look_at_the_baseline_that_hangs_costs_no_candidate(store: RecordStore
 def test_a_baseline_that_kills_the_phone_again_is_given_up(store: RecordStore, compiler: NullCompiler) -> None:
     phone = NullPhone(sampled=lambda ms: phone.die() if ms == worker.BASELINE_MS else None)
     words: list[str] = []
-    session = opened(store, phone, settings=Settings(baseline_every=4), log=words.append)
-    records = session.measure(whole_probes(session.graph))
+    measurer = opened(store, phone, settings=Settings(baseline_every=4), log=words.append)
+    records = measurer.measure(whole_probes(measurer.graph))
     assert all(r.ok for r in records) and phone.opened == 3
     assert any("no alarm for drift: the phone's session ended 2 times" in text for text in words)
 
 
 def test_what_failed_before_is_no_baseline(store: RecordStore, compiler: NullCompiler) -> None:
-    session = opened(store, NullPhone(), settings=Settings(baseline_every=4))
-    probes = whole_probes(session.graph)
-    known = baseline_probes(session.graph)
-    store.add([msgspec.structs.replace(bad, times_ms=(), error="it fails") for bad in session.measure(known)])
-    session.measure([probe for probe in probes if probe not in known])
+    measurer = opened(store, NullPhone(), settings=Settings(baseline_every=4))
+    probes = whole_probes(measurer.graph)
+    known = baseline_probes(measurer.graph)
+    store.add([msgspec.structs.replace(bad, times_ms=(), error="it fails") for bad in measurer.measure(known)])
+    measurer.measure([probe for probe in probes if probe not in known])
     assert compiler.batches[-1] == len(probes) - len(known), "it was built with the others"
 
 
-def left_by_a_killed_client(store: RecordStore, session: Session, index: int, deaths: int = 0) -> None:
+def left_by_a_killed_client(store: RecordStore, measurer: Measurer, index: int, deaths: int = 0) -> None:
     """A journal as a process leaves it that was killed while the probe ran."""
-    probe = whole_probes(session.graph)[index]
+    probe = whole_probes(measurer.graph)[index]
     script = f"""
 from pathlib import Path
+from typing import Any
 from tvm_codl.measure.journal import Entry, Journal
 Journal(Path({str(store.path)!r})).enter(
-    Entry({probe.key!r}, {probe.processor!r}, {session.device!r}, {session.build!r}, "alone", {deaths}))
+    Entry({probe.key!r}, {probe.processor!r}, {measurer.context.device!r}, {measurer.context.tools.kernel_id!r}, "alone", {deaths}))
 import os; os.kill(os.getpid(), 9)
 """
     assert subprocess.run([sys.executable, "-c", script], env=os.environ, check=False).returncode == -9
@@ -310,10 +302,10 @@ import os; os.kill(os.getpid(), 9)
 
 def test_a_suspect_of_a_killed_client_runs_last_and_alone(store: RecordStore, compiler: NullCompiler) -> None:
     phone = NullPhone()
-    session = opened(store, phone)
-    probes = whole_probes(session.graph)
-    left_by_a_killed_client(store, session, 2)
-    records = session.measure(probes)
+    measurer = opened(store, phone)
+    probes = whole_probes(measurer.graph)
+    left_by_a_killed_client(store, measurer, 2)
+    records = measurer.measure(probes)
     assert all(r.ok for r in records)
     assert [r.workload for r in store][-1] == probes[2].key
     assert compiler.batches == [len(probes) - 1, 1]
@@ -322,10 +314,10 @@ def test_a_suspect_of_a_killed_client_runs_last_and_alone(store: RecordStore, co
 
 def test_a_suspect_with_which_two_clients_died_is_not_run(store: RecordStore, compiler: NullCompiler) -> None:
     phone = NullPhone()
-    session = opened(store, phone)
-    probes = whole_probes(session.graph)
-    left_by_a_killed_client(store, session, 2, deaths=1)
-    records = session.measure(probes)
+    measurer = opened(store, phone)
+    probes = whole_probes(measurer.graph)
+    left_by_a_killed_client(store, measurer, 2, deaths=1)
+    records = measurer.measure(probes)
     assert [r.ok for r in records] == [i != 2 for i in range(len(probes))]
     assert records[2].error == "2 processes died while they measured it"
     assert not journal.folder_of(store.path).exists()
@@ -335,18 +327,18 @@ def test_a_client_killed_right_after_it_stored_a_record_leaves_no_suspect(
     store: RecordStore, compiler: NullCompiler
 ) -> None:
     phone = NullPhone()
-    session = opened(store, phone)
-    probes = whole_probes(session.graph)
-    session.measure(probes[:3])
-    left_by_a_killed_client(store, session, 2)
-    session.measure(probes)
+    measurer = opened(store, phone)
+    probes = whole_probes(measurer.graph)
+    measurer.measure(probes[:3])
+    left_by_a_killed_client(store, measurer, 2)
+    measurer.measure(probes)
     assert len(store) == len(probes)
     assert not journal.folder_of(store.path).exists()
 
 
 def test_batches_are_bounded(store: RecordStore, compiler: NullCompiler) -> None:
-    session = opened(store, NullPhone(), graph=network(60))
-    probes = whole_probes(session.graph)
-    assert len(session.measure(probes)) == len(probes) == 120
+    measurer = opened(store, NullPhone(), graph=network(60))
+    probes = whole_probes(measurer.graph)
+    assert len(measurer.measure(probes)) == len(probes) == 120
     assert max(compiler.batches) <= measuring.BATCH
     assert sum(compiler.batches) == len(probes)

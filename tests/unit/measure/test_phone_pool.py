@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Iterator
 
@@ -10,14 +9,14 @@ import msgspec
 import pytest
 import tvm
 
-from tests.unit.measure.null_phone import PROFILE, NullCompiler, NullPhone, network
+from tests.unit.measure.null_phone import PROFILE, NullCompiler, NullPhone, network, null_measurer
 from tvm_codl.device.spec import Tracker
 from tvm_codl.errors import DeviceError
 from tvm_codl.measure import journal
-from tvm_codl.measure import phone_pool as fleets
-from tvm_codl.measure.phone_pool import Fleet, connect_fleet
+from tvm_codl.measure import phone_pool as pools
+from tvm_codl.measure.measurer import Measurer
+from tvm_codl.measure.phone_pool import PhonePool, connect_pool
 from tvm_codl.measure.probe import whole_probes
-from tvm_codl.measure.session import Session
 from tvm_codl.measure.settings import Settings
 from tvm_codl.records.store import RecordStore
 
@@ -36,8 +35,8 @@ class NullShelf:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(fleets, "LOOK_S", 0.02)
-    monkeypatch.setattr(fleets, "SLICE", 3)
+    monkeypatch.setattr(pools, "LOOK_S", 0.02)
+    monkeypatch.setattr(pools, "SLICE", 3)
     before = threading.active_count()
     yield
     for thread in threading.enumerate():
@@ -46,20 +45,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert threading.active_count() <= before
 
 
-def opened(store: RecordStore, fleet: Fleet, settings: Settings = PLAIN) -> Session:
-    return Session(
-        network(12),
-        {},
-        None,
-        None,
-        fleet,
-        "null phone",
-        "b1",
-        store,
-        lambda text: None,
-        contextlib.nullcontext,
-        settings,
-    )  # type: ignore[arg-type]
+def opened(store: RecordStore, pool: PhonePool, settings: Settings = PLAIN) -> Measurer:
+    return null_measurer(store, pool, settings, graph=network(12))
 
 
 def together(count: int) -> list[NullPhone]:
@@ -78,9 +65,9 @@ def together(count: int) -> list[NullPhone]:
     return [phone(i) for i in range(count)]
 
 
-def check(store: RecordStore, session: Session) -> None:
-    probes = whole_probes(session.graph)
-    records = session.measure(probes)
+def check(store: RecordStore, measurer: Measurer) -> None:
+    probes = whole_probes(measurer.graph)
+    records = measurer.measure(probes)
     assert [(r.workload, r.processor) for r in records] == [(p.key, p.processor) for p in probes]
     assert all(r.ok for r in records), [r.error for r in records]
     # Each time is that of the probe's own region, whichever phone took it.
@@ -92,18 +79,18 @@ def check(store: RecordStore, session: Session) -> None:
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_all_phones_work_at_the_same_time(store: RecordStore, compiler: NullCompiler, count: int) -> None:
     phones = together(count)
-    fleet = Fleet(NullShelf(*phones))
-    assert fleet.profile == PROFILE
-    check(store, opened(store, fleet))
+    pool = PhonePool(NullShelf(*phones))
+    assert pool.profile == PROFILE
+    check(store, opened(store, pool))
     assert all(phone.timed for phone in phones)
     assert all(len(set(phone.loaded)) == len(phone.loaded) for phone in phones), "a library was sent twice to a phone"
-    fleet.close()
+    pool.close()
     assert not any(phone.alive() for phone in phones)
 
 
 def test_no_more_phones_than_wanted(store: RecordStore, compiler: NullCompiler) -> None:
     shelf = NullShelf(*together(1), NullPhone())
-    check(store, opened(store, Fleet(shelf, most=1)))
+    check(store, opened(store, PhonePool(shelf, most=1)))
     assert len(shelf.phones) == 1
 
 
@@ -117,9 +104,9 @@ def test_a_phone_that_disappears_loses_only_the_candidate_in_flight(store: Recor
             first.die()
 
     first.fail, first.back = fail, lambda: False
-    fleet = Fleet(NullShelf(first, second))
-    check(store, opened(store, fleet))
-    assert fleet.phones == [second]
+    pool = PhonePool(NullShelf(first, second))
+    check(store, opened(store, pool))
+    assert pool.phones == [second]
 
 
 def test_a_phone_that_comes_later_is_taken_in(store: RecordStore, compiler: NullCompiler) -> None:
@@ -128,9 +115,9 @@ def test_a_phone_that_comes_later_is_taken_in(store: RecordStore, compiler: Null
     first = NullPhone(lambda region: None if late_started.wait(20.0) else first.die())
     late_started = threading.Event()
     late.fail = lambda region: late_started.set()
-    fleet = Fleet(NullShelf(first, None, None, late))
-    assert fleet.phones == [first]
-    check(store, opened(store, fleet))
+    pool = PhonePool(NullShelf(first, None, None, late))
+    assert pool.phones == [first]
+    check(store, opened(store, pool))
     assert late.timed
 
 
@@ -139,22 +126,22 @@ def test_when_all_are_gone_the_session_waits_and_goes_on_with_the_next(
 ) -> None:
     first = NullPhone(lambda region: first.die() if len(first.timed) >= 2 else None, back=lambda: False)
     second = NullPhone()
-    fleet = Fleet(NullShelf(first, None, None, None, second))
-    check(store, opened(store, fleet))
+    pool = PhonePool(NullShelf(first, None, None, None, second))
+    check(store, opened(store, pool))
 
 
 def test_when_all_are_gone_for_good_it_says_so_and_keeps_what_is_finished(
     store: RecordStore, compiler: NullCompiler
 ) -> None:
     phone = NullPhone(lambda region: phone.die() if len(phone.timed) >= 2 else None, back=lambda: False)
-    session = opened(store, Fleet(NullShelf(phone)))
+    measurer = opened(store, PhonePool(NullShelf(phone)))
     with pytest.raises(DeviceError, match="all phones are gone") as raised:
-        session.measure(whole_probes(session.graph))
+        measurer.measure(whole_probes(measurer.graph))
     assert "tvm-codl serve --tracker" in raised.value.next
     finished = len(store)
     assert finished == 1  # each candidate is asked for twice: its first run, then its samples
-    session = opened(store, Fleet(NullShelf(NullPhone())))
-    assert len(session.measure(whole_probes(session.graph))) == len(store) == 24
+    measurer = opened(store, PhonePool(NullShelf(NullPhone())))
+    assert len(measurer.measure(whole_probes(measurer.graph))) == len(store) == 24
 
 
 def test_a_candidate_with_which_two_phones_disappear_is_given_up(store: RecordStore, compiler: NullCompiler) -> None:
@@ -162,8 +149,8 @@ def test_a_candidate_with_which_two_phones_disappear_is_given_up(store: RecordSt
         phone = NullPhone(lambda region: phone.die() if region == 4 else None, back=lambda: False)
         return phone
 
-    session = opened(store, Fleet(NullShelf(killer(), killer(), NullPhone(lambda region: None))))
-    records = session.measure(whole_probes(session.graph))
+    measurer = opened(store, PhonePool(NullShelf(killer(), killer(), NullPhone(lambda region: None))))
+    records = measurer.measure(whole_probes(measurer.graph))
     failed = [r for r in records if not r.ok]
     assert len(records) == 24
     assert [r.workload for r in failed] in ([], [records[4].workload])
@@ -172,41 +159,41 @@ def test_a_candidate_with_which_two_phones_disappear_is_given_up(store: RecordSt
 
 def test_a_phone_of_another_kind_is_not_mixed_in(store: RecordStore, compiler: NullCompiler) -> None:
     stranger = NullPhone(profile=msgspec.structs.replace(PROFILE, name="another phone"))
-    fleet = Fleet(NullShelf(NullPhone(), stranger, NullPhone()))
-    assert len(fleet.phones) == 1
+    pool = PhonePool(NullShelf(NullPhone(), stranger, NullPhone()))
+    assert len(pool.phones) == 1
     assert not stranger.alive()
-    check(store, opened(store, fleet))
+    check(store, opened(store, pool))
 
 
 def test_a_phone_that_goes_away_while_it_is_asked_for_something(monkeypatch: pytest.MonkeyPatch) -> None:
     phone = NullPhone()
-    monkeypatch.setattr(fleets, "Shelf", lambda place, timeout_s: NullShelf(phone))
+    monkeypatch.setattr(pools, "Shelf", lambda place, timeout_s: NullShelf(phone))
     with (
         pytest.raises(DeviceError, match="tracker here:9190, key pixel went away") as error,
-        connect_fleet(Tracker("here", 9190, "pixel")) as fleet,
+        connect_pool(Tracker("here", 9190, "pixel")) as pool,
     ):
-        fleet.die()
+        pool.die()
     assert "Socket reset by peer" in str(error.value)
-    assert not fleet.alive()
+    assert not pool.alive()
 
 
 def test_an_error_that_no_phone_is_to_blame_for_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleets, "Shelf", lambda place, timeout_s: NullShelf(NullPhone(), NullPhone()))
-    with pytest.raises(tvm.error.TVMError, match="of ours"), connect_fleet(Tracker("here", 9190, "pixel")) as fleet:
-        assert fleet.alive() and len(fleet.phones) == 2
+    monkeypatch.setattr(pools, "Shelf", lambda place, timeout_s: NullShelf(NullPhone(), NullPhone()))
+    with pytest.raises(tvm.error.TVMError, match="of ours"), connect_pool(Tracker("here", 9190, "pixel")) as pool:
+        assert pool.alive() and len(pool.phones) == 2
         raise tvm.error.TVMError("of ours")
 
 
 def test_nobody_there() -> None:
     with pytest.raises(DeviceError, match="no phone of this key is free"):
-        Fleet(NullShelf())
+        PhonePool(NullShelf())
 
 
 def test_an_interrupted_session_leaves_no_thread_behind(store: RecordStore, compiler: NullCompiler) -> None:
     """A phone that hangs is cut off, so that its thread ends; the fixture counts."""
     hanging = NullPhone(lambda region: hanging.hang())
-    fleet = Fleet(NullShelf(NullPhone(), hanging))
-    session = opened(store, fleet)
+    pool = PhonePool(NullShelf(NullPhone(), hanging))
+    measurer = opened(store, pool)
     stored = store.add
 
     def interrupted(records: object) -> int:
@@ -215,5 +202,5 @@ def test_an_interrupted_session_leaves_no_thread_behind(store: RecordStore, comp
 
     store.add = interrupted  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
-        session.measure(whole_probes(session.graph))
+        measurer.measure(whole_probes(measurer.graph))
     assert len(store) == 1

@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tvm_codl.measure.interleave import RUNS
-from tvm_codl.measure.validation import FEWEST, LOOKS, MOST, TIE, Looked, choose, halved, leaders, unsure
+from tvm_codl.measure.validation import (
+    FEWEST,
+    MOST,
+    REPEATS,
+    TIE,
+    Validation,
+    choose,
+    halve_successively,
+    is_unsure,
+    leaders,
+)
 
 SINGLES = ("cpu", "gpu")
 
@@ -39,17 +49,17 @@ class Phone:
             for name in names
         }
 
-    def look(self, predicted: Mapping[str, float], seconds: float = 60.0) -> Looked:
+    def race(self, predicted: Mapping[str, float], seconds: float = 60.0) -> Validation:
         def calm() -> None:
             self.calm += 1
 
-        return halved(self.run, predicted, SINGLES, seconds=seconds, calm=calm)
+        return halve_successively(self.run, predicted, SINGLES, seconds=seconds, calm=calm)
 
 
 def test_the_fastest_is_taken_whatever_was_predicted() -> None:
     predicted = {"cpu": 20.0, "gpu": 21.0, "a": 10.0, "b": 10.5, "c": 11.0, "d": 11.2}
     phone = Phone({"cpu": 20.0, "gpu": 22.0, "a": 12.0, "b": 13.0, "c": 11.0, "d": 14.0})
-    found = phone.look(predicted)
+    found = phone.race(predicted)
     assert found.first == "c"
     assert found.median("c") == 11.0
     # Fewer from stage to stage, and always the better single processor.
@@ -60,20 +70,20 @@ def test_the_fastest_is_taken_whatever_was_predicted() -> None:
 
 def test_of_plans_that_are_as_fast_the_predicted_best_is_taken() -> None:
     predicted = {"cpu": 20.0, "gpu": 21.0, "a": 10.0, "b": 10.5}
-    assert Phone({"cpu": 20.0, "gpu": 22.0, "a": 10.05, "b": 10.0}).look(predicted).first == "a"
-    assert Phone({"cpu": 20.0, "gpu": 22.0, "a": 10.25, "b": 10.0}).look(predicted).first == "b"
+    assert Phone({"cpu": 20.0, "gpu": 22.0, "a": 10.05, "b": 10.0}).race(predicted).first == "a"
+    assert Phone({"cpu": 20.0, "gpu": 22.0, "a": 10.25, "b": 10.0}).race(predicted).first == "b"
 
 
-def test_a_single_processor_wins_where_it_is_faster_and_split_is_looked_at_again() -> None:
+def test_a_single_processor_wins_where_it_is_faster_and_split_is_run_again() -> None:
     phone = Phone({"cpu": 10.0, "gpu": 22.0, "a": 12.0})
-    found = phone.look({"cpu": 11.0, "gpu": 21.0, "a": 9.0})
+    found = phone.race({"cpu": 11.0, "gpu": 21.0, "a": 9.0})
     assert found.first == "cpu"
-    assert phone.calm == LOOKS - 1
+    assert phone.calm == REPEATS - 1
 
 
-def test_a_split_that_was_disturbed_in_the_first_look_is_not_lost() -> None:
+def test_a_split_that_was_disturbed_in_the_first_run_is_not_lost() -> None:
     phone = Phone({"cpu": 10.0, "gpu": 22.0, "a": 8.0}, lambda call, name: 2.0 if name == "a" and call < 3 else 1.0)
-    found = phone.look({"cpu": 11.0, "gpu": 21.0, "a": 9.0})
+    found = phone.race({"cpu": 11.0, "gpu": 21.0, "a": 9.0})
     assert found.first == "a"
     assert found.median("a") == 8.0, "what the first look met is left out"
     assert phone.calm == 1
@@ -81,19 +91,19 @@ def test_a_split_that_was_disturbed_in_the_first_look_is_not_lost() -> None:
 
 def test_a_single_processor_that_was_predicted_to_win_is_not_doubted() -> None:
     phone = Phone({"cpu": 10.0, "gpu": 22.0, "a": 12.0})
-    assert phone.look({"cpu": 8.0, "gpu": 21.0, "a": 9.0}).first == "cpu"
+    assert phone.race({"cpu": 8.0, "gpu": 21.0, "a": 9.0}).first == "cpu"
     assert len(phone.calls) == 4
 
 
 def test_a_network_without_a_split_is_a_race_of_two() -> None:
-    assert Phone({"cpu": 10.0, "gpu": 9.0}).look({"cpu": 8.0, "gpu": 21.0}).first == "gpu"
+    assert Phone({"cpu": 10.0, "gpu": 9.0}).race({"cpu": 8.0, "gpu": 21.0}).first == "gpu"
 
 
 def test_slow_networks_get_the_fewest_rounds_and_fast_ones_no_more_than_the_most() -> None:
     slow, fast = Phone({"cpu": 9000.0, "gpu": 9000.0, "a": 5000.0}), Phone({"cpu": 0.9, "gpu": 0.9, "a": 0.5})
     predicted = {"cpu": 0.9, "gpu": 0.9, "a": 0.5}
-    slow.look(predicted)
-    fast.look(predicted)
+    slow.race(predicted)
+    fast.race(predicted)
     assert [rounds for _, rounds in slow.calls] == list(FEWEST)
     assert [rounds for _, rounds in fast.calls] == [FEWEST[0], MOST[0] - FEWEST[0], *MOST[1:]]
 
@@ -123,9 +133,9 @@ def test_leaders_are_in_order_and_hold_the_best_split_and_the_best_single(seed: 
 
 def test_an_order_is_unsure_where_the_rounds_disagree() -> None:
     one = [10.0, 10.1, 9.9, 10.0, 10.2, 9.8]
-    assert not unsure([one, [ms * 1.1 for ms in one]])
-    assert not unsure([one, [ms * 1.001 for ms in one]]), "a tie is none of order"
-    assert unsure([one, [10.4, 9.0, 12.0, 10.3, 9.2, 11.0]])
+    assert not is_unsure([one, [ms * 1.1 for ms in one]])
+    assert not is_unsure([one, [ms * 1.001 for ms in one]]), "a tie is none of order"
+    assert is_unsure([one, [10.4, 9.0, 12.0, 10.3, 9.2, 11.0]])
     # What slows a whole round down says nothing of the order.
     slowed = [1.0, 3.0, 1.0, 2.0, 1.0, 1.5]
-    assert not unsure([[10 * s for s in slowed], [10.5 * s for s in slowed]])
+    assert not is_unsure([[10 * s for s in slowed], [10.5 * s for s in slowed]])

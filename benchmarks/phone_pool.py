@@ -6,7 +6,7 @@ sent, loaded and run by the co-executor in real server processes, found through 
 baseline and records.  The figure says how well the client keeps several phones busy, and nothing about kernels.
 
 Prints JSON; ``ratio`` is candidates a minute of all phones over those of one, each round measuring the same candidates
-anew, one phone and all phones in turn.  ``python benchmarks/fleet.py [--phones 4] [--rounds 3] [--wait-ms 50]``
+anew, one phone and all phones in turn.  ``python benchmarks/pool.py [--phones 4] [--rounds 3] [--wait-ms 50]``
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ from tvm_codl.graph.split import axes
 from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.measure import libraries
 from tvm_codl.measure.batch import probe_dataflow
-from tvm_codl.measure.phone_pool import Fleet
+from tvm_codl.measure.context import Context
+from tvm_codl.measure.measurer import Measurer
+from tvm_codl.measure.phone_pool import PhonePool
 from tvm_codl.measure.probe import Probe, split_probes, whole_probes
-from tvm_codl.measure.session import Session
 from tvm_codl.measure.settings import Settings
 from tvm_codl.plan.candidates import legal_cuts
 from tvm_codl.plan.plan import Placement
@@ -155,25 +156,23 @@ def main() -> None:
         for round_ in range(options.rounds):
             for phones in rates if round_ % 2 == 0 else reversed(rates):
                 free(where, options.phones)
-                fleet = Fleet(Shelf(where), most=phones)
-                assert len(fleet.phones) == phones
-                tools = toolchain(fleet.profile)
+                pool = PhonePool(Shelf(where), most=phones)
+                assert len(pool.phones) == phones
+                tools = toolchain(pool.profile)
+                build = f"{tools.build_id}-wait-{options.wait_ms:g}"
+                tools = msgspec.structs.replace(tools, kernel_id=build, build_id=build)
                 with RecordStore(Path(folder) / f"{round_}-{phones}.sqlite") as store:
-                    session = Session(
-                        graph, weights, tools.cpu, tools.gpu, fleet, fleet.profile.name,
-                        f"{tools.build_id}-wait-{options.wait_ms:g}", store, lambda text: None, tools.scheduled,
-                        SETTINGS,
-                    )  # fmt: skip
-                    session.libraries(probes)
+                    measurer = Measurer(graph, weights, Context(pool, store, tools), SETTINGS)
+                    measurer.libraries(probes)
                     if options.build_only:
-                        return fleet.close()
+                        return pool.close()
                     started = time.monotonic()
-                    records = session.measure(probes)
+                    records = measurer.measure(probes)
                     seconds = time.monotonic() - started
                     assert len(store) == len(probes), "each candidate once"
                 assert len(records) == len(probes) and all(r.ok for r in records), [r.error for r in records]
                 rates[phones].append(60 * len(records) / seconds)
-                fleet.close()
+                pool.close()
     ratios = [many / one for one, many in zip(rates[1], rates[options.phones], strict=True)]
     print(
         json.dumps(
