@@ -5,7 +5,7 @@ planners over the same measured costs: each operator whole on its faster process
 all (muLayer), CoDL's, greedy chains that also know what sharing costs, and ours with its second look.  Every answer is compared with onnxruntime's.
 
 ``--out`` keeps one JSON file a network, and the plans: a run that was interrupted goes on with the networks that are not
-there.  ``--table FOLDER`` prints the README's table from such files and measures nothing.
+there.  ``--table FOLDER`` prints the table of RESULTS.md from such files and measures nothing.
 """
 
 from __future__ import annotations
