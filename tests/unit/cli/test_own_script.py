@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
 
 from tvm_codl.cli.main import run
-from tvm_codl.cli.options import phone_options, tuning_options
+from tvm_codl.cli.options import PhoneChoice, phone_options, tuning_options
 from tvm_codl.errors import DeviceError
 
 
 @click.command()
 @phone_options
 @tuning_options
-def script(reach: Any, trials: int, budget: float, output: Path) -> None:
+def script(phone: PhoneChoice, trials: int, budget: float, output: Path) -> None:
     if trials == 7:
         raise DeviceError("the phone is gone", "seen", "do this")
     click.echo(f"{trials} {budget:g} {output}")
