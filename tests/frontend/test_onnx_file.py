@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from tests.unit.frontend.onnx_models import save
+from tests.frontend.onnx_models import save
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.onnx_file import input_shapes, read_onnx
 

@@ -12,7 +12,7 @@ from onnx import helper
 from tvm import relay
 from tvm.contrib import graph_executor
 
-from tests.unit.frontend.onnx_models import random, save
+from tests.frontend.onnx_models import random, save
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.layout import count_transposes
 from tvm_codl.frontend.load import load_model

@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import relay
 
-from tests.unit.frontend.onnx_models import random
+from tests.frontend.onnx_models import random
 from tvm_codl.frontend.fold import TABLE, fold_constants
 
 X, Y = relay.const(np.abs(random(2, 3, 4, 5)) + 1), relay.const(random(3, 1, 1, seed=1))

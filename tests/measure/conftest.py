@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.measure.null_phone import NullCompiler, in_this_process
+from tests.measure.null_phone import NullCompiler, in_this_process
 from tvm_codl.measure import libraries, measurer
 from tvm_codl.records.store import RecordStore
 

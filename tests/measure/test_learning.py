@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.measure.null_meter import NullMeter
 from tests.unit.cost.latency import latency, network
-from tests.unit.measure.null_meter import NullMeter
 from tvm_codl.cost.model import CostModel, samples_of
 from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.graph.split import axes

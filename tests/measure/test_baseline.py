@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.measure.null_phone import network
+from tests.measure.null_phone import network
 from tvm_codl.measure.baseline import WANTED_FLOPS, Baseline, Verdict, baseline_probes
 from tvm_codl.measure.settings import Settings
 

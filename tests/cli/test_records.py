@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.records.test_exchange import fill
+from tests.records.test_exchange import fill
 from tvm_codl.cli.main import run
 from tvm_codl.records.store import RecordStore
 

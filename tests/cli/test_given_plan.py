@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.unit.measure.null_phone import PROFILE
+from tests.measure.null_phone import PROFILE
 from tests.unit.plan.networks import convolutions
 from tests.unit.plan.test_search import legal
 from tvm_codl.cli.main import run

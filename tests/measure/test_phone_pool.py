@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import tvm
 
-from tests.unit.measure.null_phone import PROFILE, NullCompiler, NullPhone, network, null_measurer
+from tests.measure.null_phone import PROFILE, NullCompiler, NullPhone, network, null_measurer
 from tvm_codl.device.spec import Tracker
 from tvm_codl.errors import DeviceError
 from tvm_codl.measure import journal

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from tests.unit.measure.null_phone import PROFILE
+from tests.measure.null_phone import PROFILE
 from tests.unit.plan.networks import Network
 from tests.unit.plan.test_search import legal
 from tvm_codl.build.pool import Outcome

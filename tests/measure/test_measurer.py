@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import tvm
 
-from tests.unit.measure.null_phone import NullCompiler, NullPhone, network, null_measurer
+from tests.measure.null_phone import NullCompiler, NullPhone, network, null_measurer
 from tvm_codl.errors import DeviceError
 from tvm_codl.measure import journal, worker
 from tvm_codl.measure import measurer as measuring

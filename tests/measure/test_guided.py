@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.measure.null_meter import NullMeter
 from tests.unit.cost.latency import latency, network
-from tests.unit.measure.null_meter import NullMeter
 from tvm_codl.cost.model import CostModel, Sample, samples_of
 from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.errors import UsageError

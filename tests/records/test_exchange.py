@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tvm import autotvm
 
+from tests.records.test_autotvm import OLD, TOPHUB
 from tests.unit.records import strategies
 from tests.unit.records.strategies import KEYS
-from tests.unit.records.test_autotvm import OLD, TOPHUB
 from tests.unit.records.test_store import kernel, record
 from tvm_codl.errors import UserError
 from tvm_codl.records.exchange import Amount, Format, export_file, format_of, import_file, merge, opened

@@ -10,8 +10,8 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from tests.unit.frontend.onnx_models import random, save
-from tests.unit.frontend.test_load import assert_right
+from tests.frontend.onnx_models import random, save
+from tests.frontend.test_load import assert_right
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.load import load_model
 
