@@ -1,5 +1,7 @@
 """The slow tier: runs the slow tests of each file by themselves, and remembers for which sources they passed.
 
+Property tests are slow tests too: here they draw more examples, and new ones (``tests/examples.py``).
+
 ``make test-slow`` runs all of them and writes a digest of what each file covers into ``slow.json``; ``--changed``, which
 ``.ci/run`` says, runs only those whose digest is another one now.  A file whose slow tests were skipped, or did not run for
 want of time, keeps its old digest and so stays due.
@@ -21,13 +23,15 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.examples import PROFILE
+
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = Path(__file__).with_suffix(".json")
 
 
 @dataclass(frozen=True)
 class Tier:
-    """One file with slow tests, the files and folders of the repository that they cover, and the digest of these when the
+    """One file or folder with slow tests, the files and folders of the repository that they cover, and the digest of these when the
     tests last passed ("": never)."""
 
     tests: str
@@ -71,8 +75,9 @@ def run(tier: Tier, limit_s: float, root: Path = ROOT) -> str:
     """Runs a file's slow tests: "passed", "failed", "skipped" (not one test failed, not all ran) or "out of time"."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        told = [f"--junitxml={report}", "-m", "slow", tier.tests]
-        child = subprocess.Popen([sys.executable, "-m", "pytest", "-q", *told], cwd=root, start_new_session=True)
+        # Hypothesis marks its tests itself.
+        line = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", "-m", "slow or hypothesis", tier.tests]
+        child = subprocess.Popen(line, cwd=root, env={**os.environ, PROFILE: "slow"}, start_new_session=True)
         try:
             code = child.wait(timeout=limit_s)
         except subprocess.TimeoutExpired:

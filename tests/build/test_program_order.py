@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value
 from tvm_codl.build.kernels import Call, CompiledRegion, Kernels, Operand
 from tvm_codl.build.program import JsonObject, write
@@ -146,7 +147,7 @@ def run_once(program: JsonObject, memory: Memory, chance: random.Random, run: in
         memory.assert_there("cpu", port["view"], run)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(flows(), st.booleans(), st.integers(0, 2**16))
 def test_whoever_reads_finds_what_was_written(flow: Dataflow, copied: bool, seed: int) -> None:
     program, chance = program_of(flow), random.Random(seed)

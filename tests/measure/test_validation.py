@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tvm_codl.measure.interleave import RUNS
 from tvm_codl.measure.validation import (
     FEWEST,
@@ -118,7 +119,7 @@ def test_what_is_chosen_is_within_a_tie_of_the_fastest(drawn: dict[str, tuple[fl
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_leaders_are_in_order_and_hold_the_best_split_and_the_best_single(seed: int, splits: int) -> None:
     random = np.random.default_rng(seed)
     names = ["cpu", "gpu", *(f"plan {i}" for i in range(splits))]

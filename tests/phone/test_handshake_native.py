@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tvm.rpc import base
 
+from tests.examples import examples
 from tvm_codl.device.handshake import Refused, welcome
 from tvm_codl.runtime.platforms import platform
 from tvm_codl.runtime.server_build import SOURCES
@@ -70,7 +71,7 @@ CLAIMS = st.builds(
 CUT = st.builds(lambda words, at: words[:at], RIGHT, st.integers(0, 40))
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(5), suppress_health_check=list(HealthCheck))
 @given(st.lists(st.one_of(RIGHT, CLAIMS, CUT, st.binary(max_size=40)), min_size=100, max_size=200))
 def test_it_judges_as_the_reference_phone_does(driver: Path, inputs: list[bytes]) -> None:
     frames = b"".join(struct.pack("<i", len(words)) + words for words in inputs)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from tvm import autotvm
 
 import tvm_codl.kernels.tuned
+from tests.examples import examples
 from tests.unit.records.strategies import KEYS, kernels, records
 from tests.unit.records.test_store import record
 from tvm_codl.records.autotvm import PIECE, Profile, kernel_line, piece_line, profile_line, read_line
@@ -62,7 +63,7 @@ def test_pieces_come_back(made: Record) -> None:
     assert read_line(piece_line(made)) == made
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(kernels.map(lambda k: replace(k, args='[["TENSOR", [1, 2], "float32"], 3, null]')))
 def test_autotvm_reads_kernel_records_and_writes_the_same(kernel: KernelRecord) -> None:
     measured, result = decoded(kernel_line(kernel))
@@ -82,7 +83,7 @@ def unique(config: str) -> str:
     return json.dumps(value | {"entity": list(last.values())})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(records)
 def test_a_piece_is_whole_after_autotvm_has_read_and_written_it(made: Record) -> None:
     measured, result = decoded(piece_line(made))
@@ -171,7 +172,7 @@ def test_what_is_no_line(line: str) -> None:
         read_line(line)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.text(max_size=60) | st.recursive(st.none() | st.integers() | st.text(max_size=5), st.lists).map(json.dumps))
 def test_any_text_is_a_record_or_a_kind_error(text: str) -> None:
     try:

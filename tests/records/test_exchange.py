@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tvm import autotvm
 
+from tests.examples import examples
 from tests.records.test_autotvm import OLD, TOPHUB
 from tests.unit.records import strategies
 from tests.unit.records.strategies import KEYS
@@ -66,7 +67,7 @@ def test_pieces_go_through_csv_whole_and_once(tmp_path: Path) -> None:
         assert import_file(store, tmp_path / "excel.csv").new == Amount(), "a byte order mark is no part of a name"
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8))
 @given(made=st.lists(strategies.records, max_size=4), tried=st.lists(strategies.kernels, max_size=3))
 def test_any_records_go_through_both_formats(
     made: list[Record], tried: list[KernelRecord], tmp_path_factory: pytest.TempPathFactory

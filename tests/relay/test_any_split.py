@@ -7,6 +7,7 @@ import tvm
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.relay.operator_cases import CASES
 from tests.relay.oracle import assert_same, partitioned, plan_of, random_inputs, run_together
 from tvm_codl.graph.split import NoSplit, axes, piece
@@ -19,10 +20,7 @@ MOST = 3
 
 @pytest.mark.parametrize("name", CASES)
 @settings(
-    max_examples=4,
-    deadline=None,
-    derandomize=True,
-    database=None,
+    max_examples=examples(4),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 @given(st.data())

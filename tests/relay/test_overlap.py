@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tvm import relay
 
+from tests.examples import examples
 from tests.relay.networks import NETWORKS, Weights, conv, image
 from tests.relay.oracle import assert_same, partitioned, plan_of, random_inputs, run_together
 from tests.relay.test_partition import regions
@@ -22,10 +23,7 @@ from tvm_codl.relay.extract import extract
 from tvm_codl.relay.walk import in_order
 
 SETTINGS = settings(
-    max_examples=12,
-    deadline=None,
-    derandomize=True,
-    database=None,
+    max_examples=examples(12),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 
@@ -125,7 +123,7 @@ def test_any_overlap_of_a_run_of_windows_gives_the_unsplit_answer(data: st.DataO
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@settings(SETTINGS, max_examples=2)
+@settings(SETTINGS, max_examples=examples(2))
 @given(st.data())
 def test_any_overlap_of_a_network_gives_the_unsplit_answer(name: str, data: st.DataObject) -> None:
     check_any(data.draw, NETWORKS[name]())

@@ -14,6 +14,7 @@ import tvm
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.relay.operator_cases import CASES
 from tests.relay.oracle import partitioned, plan_of, random_inputs, run_together
 from tvm_codl.build.library import build
@@ -35,10 +36,7 @@ CLASSES = (
 
 @pytest.mark.parametrize("name", CLASSES)
 @settings(
-    max_examples=1,
-    deadline=None,
-    derandomize=True,
-    database=None,
+    max_examples=examples(1),
     suppress_health_check=list(HealthCheck),
 )
 @given(st.data())

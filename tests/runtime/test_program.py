@@ -12,6 +12,8 @@ import tvm
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
+
 pytestmark = pytest.mark.usefixtures("opencl")
 
 VIEW = {"buffer": 0, "offset": 0, "shape": [4], "dtype": "float32"}
@@ -124,7 +126,7 @@ JUNK = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(places(PROGRAM)[1:]), JUNK)
 def test_any_value_replaced_by_any_other_is_taken_or_refused(path: tuple[Any, ...], junk: Any) -> None:
     try:
@@ -135,7 +137,7 @@ def test_any_value_replaced_by_any_other_is_taken_or_refused(path: tuple[Any, ..
         assert "damaged" in str(error)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.integers(0, len(json.dumps(PROGRAM))), st.text(max_size=3))
 @example(137, "\\\x80")
 def test_a_cut_or_spoilt_text_is_taken_or_refused(at: int, junk: str) -> None:

@@ -17,6 +17,7 @@ from hypothesis import settings as testing
 from hypothesis import strategies as st
 from tvm import relay
 
+from tests.examples import examples
 from tests.phone.servers import phone_server
 from tests.runtime.partitions import Network, answer, convolutions
 from tvm_codl.build.library import build
@@ -72,7 +73,7 @@ def wanted() -> np.ndarray:
 
 
 @given(st.integers(0, 40), st.sampled_from(["svm", "mapped", "copied"]))
-@testing(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@testing(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_flush_period_gives_the_answer(
     modules: dict[str, CoModule], wanted: np.ndarray, period: int, sharing: str
 ) -> None:

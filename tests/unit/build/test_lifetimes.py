@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tvm_codl.build import lifetimes
 from tvm_codl.build.lifetimes import NONE, Order, Step, Touch, places
 
@@ -90,7 +91,7 @@ def assert_nothing_is_lost(order: list[Step], where: dict[int, int], runs: int =
             assert all(memory[where[buffer] + byte] == (run, buffer, byte) for buffer, byte in held)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(programs(), st.sampled_from((1, 4)))
 def test_in_no_order_is_a_byte_overwritten_while_it_is_needed(
     program: tuple[Lists, dict[int, int]], alignment: int
@@ -103,7 +104,7 @@ def test_in_no_order_is_a_byte_overwritten_while_it_is_needed(
         assert_nothing_is_lost(order, where)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(programs())
 def test_parts_follow_each_other_exactly_where_no_order_lets_them_meet(program: tuple[Lists, dict[int, int]]) -> None:
     lists, sizes = program
@@ -128,7 +129,7 @@ def _covers(touched: Touch, buffer: int, byte: int) -> bool:
     return touched.buffer == buffer and touched.lo <= byte < touched.hi
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(programs())
 def test_a_place_is_never_below_the_bound_and_always_the_same(program: tuple[Lists, dict[int, int]]) -> None:
     lists, sizes = program

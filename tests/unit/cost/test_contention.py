@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.examples import examples
 from tvm_codl.cost.contention import Beside, Contention, Side, usual_contention
 
 times = st.floats(0.001, 100.0)
@@ -44,7 +45,7 @@ def test_a_law_is_found_again_in_what_it_makes() -> None:
 
 
 @given(st.integers(0, 15), st.sampled_from([0.5, 3.0]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 def test_a_disturbed_measurement_changes_little(which: int, factor: float) -> None:
     """But for one of the two streams beside each other, each the median of rounds."""
     samples = measured(LAW, SIZES)

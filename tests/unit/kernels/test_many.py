@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tvm_codl.kernels.tiles.many import best_tile, default_rows, largest_divisors, packings, step_cycles
 from tvm_codl.kernels.tiles.tiles import Problem, candidates, choose, cycles, largest_divisor
 from tvm_codl.kernels.tiles.vectors import PACK_POSITIONS, packing
@@ -20,14 +21,14 @@ PROBLEMS = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(PROBLEMS)
 def test_the_best_tile_is_the_first_candidate(problem: Problem) -> None:
     found = best_tile(problem.columns, problem.blocks, problem.depth, problem.lanes, problem.registers)
     assert found == candidates(problem, 1)[0]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(PROBLEMS)
 def test_estimated_rows_and_cycles(problem: Problem) -> None:
     tiles = choose(problem)
@@ -45,7 +46,7 @@ def test_divisors(pairs: list[tuple[int, int]]) -> None:
     assert found.tolist() == [largest_divisor(*pair) for pair in pairs]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.integers(1, 200), st.integers(1, 4 * PACK_POSITIONS), st.sampled_from([1, 2, 4, 8, 16]))
 def test_vectors(channels: int, positions: int, widest: int) -> None:
     lanes, fill = packing(channels, positions, widest)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.examples import examples
 from tests.unit.plan.networks import convolutions
 from tests.unit.plan.test_search import legal
 from tvm_codl.cost.sharing import SharingCost
@@ -61,7 +62,7 @@ def test_each_state_takes_work_from_the_slow_processor() -> None:
     assert shares["gpu throttled"] and min(shares["gpu throttled"]) > shares["calm"][0]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(st.floats(1.0, 8.0), st.floats(1.0, 8.0), st.integers(1, 3))
 def test_a_states_plan_is_at_least_as_good_there_as_the_first(cpu: float, gpu: float, count: int) -> None:
     one = problem(convolutions(count, 16))

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.plan.networks import Network, convolutions
 from tests.unit.plan.test_candidates import ByFlops
 from tests.unit.plan.test_exact import legal
@@ -33,7 +34,7 @@ def runs(draw: Any) -> OpGraph:
 
 
 @given(runs(), st.floats(0.1, 0.9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_what_follows_is_legal_and_takes_nothing_across(graph: OpGraph, share: float) -> None:
     """Each of them serves some placement of an operator behind it that is itself a likely cut or follows from one."""
     own = legal(graph)

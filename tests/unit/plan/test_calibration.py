@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.examples import examples
 from tests.unit.plan.test_measured import given
 from tvm_codl.plan.baselines.greedy import greedy_chains
 from tvm_codl.plan.calibration import DOUBTED_LOOKS, Calibration, calibration, only
@@ -56,7 +57,7 @@ factors = st.floats(0.5, 2.0)
 
 
 @drawn(factors, factors, factors, factors, factors)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 def test_a_prediction_is_its_replay_times_what_is_known_last(
     correction: float, cpu: float, gpu: float, later_cpu: float, later_gpu: float
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tvm_codl.plan.eliminate import Edges, Table, evaluate, minimise
 
 
@@ -30,7 +31,7 @@ def brute_force(nodes: list[Table], edges: Edges) -> float:
 
 
 @given(problems())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_elimination_finds_the_brute_force_optimum(problem: tuple[list[Table], Edges]) -> None:
     nodes, edges = problem
     found = minimise(nodes, edges)
@@ -42,7 +43,7 @@ def test_elimination_finds_the_brute_force_optimum(problem: tuple[list[Table], E
 
 
 @given(problems(), st.integers(1, 40))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_with_small_tables_the_optimum_lies_between_bound_and_total(
     problem: tuple[list[Table], Edges], limit: int
 ) -> None:
@@ -56,7 +57,7 @@ def test_with_small_tables_the_optimum_lies_between_bound_and_total(
 
 
 @given(problems())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_the_same_problem_has_the_same_answer(problem: tuple[list[Table], Edges]) -> None:
     assert minimise(*problem) == minimise(*problem)
     assert minimise(*problem, 4) == minimise(*problem, 4)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.plan.networks import convolutions
 from tests.unit.plan.test_candidates import ByFlops
 from tests.unit.plan.test_exact import networks
@@ -31,7 +32,7 @@ powers = st.tuples(*[st.floats(0, 8)] * 4).map(lambda w: Power(*sorted(w)))
 
 
 @given(networks(), powers, st.sampled_from([0.0, 0.05, 0.5]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_the_search_finds_the_exhaustive_optimum_of_its_energy(
     drawn: tuple[OpGraph, dict[int, Sequence[Candidate]]], power: Power, wait: float
 ) -> None:
@@ -89,7 +90,7 @@ def test_a_frugal_cpu_gets_it_back() -> None:
 
 
 @given(networks(), st.floats(0.1, 9))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_where_every_state_draws_the_same_the_least_energy_is_the_least_time(
     drawn: tuple[OpGraph, dict[int, Sequence[Candidate]]], watts: float
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.plan.networks import Network
 from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.graph.opgraph import OpGraph
@@ -90,7 +91,7 @@ def check_plan(found: Found, graph: OpGraph) -> None:
 
 
 @given(networks(), WAITS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 def test_the_search_finds_the_exhaustive_optimum(drawn: Drawn, wait: float) -> None:
     graph, options = drawn
     sharing = SharingCost(wait, wait / 2, 10.0, 5.0)
@@ -110,7 +111,7 @@ def test_the_search_finds_the_exhaustive_optimum(drawn: Drawn, wait: float) -> N
 
 
 @given(networks(), WAITS, st.integers(4, 40))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_without_room_the_optimum_lies_between_bound_and_total(drawn: Drawn, wait: float, limit: int) -> None:
     graph, options = drawn
     sharing = SharingCost(wait, wait / 2, 10.0, 5.0)

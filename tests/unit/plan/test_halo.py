@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from tests.examples import examples
 from tests.unit.graph.cases import convolutions, poolings
 from tests.unit.graph.graphs import conv2d, node, single
 from tests.unit.plan.networks import Network
@@ -30,13 +31,13 @@ def check(operator: Operator, graph: OpGraph) -> int:
     return count
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(convolutions())
 def test_convolutions(case: tuple[Operator, OpGraph]) -> None:
     check(*case)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(poolings())
 def test_poolings(case: tuple[Operator, OpGraph]) -> None:
     check(*case)

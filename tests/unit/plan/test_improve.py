@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.plan.networks import Network
 from tests.unit.plan.test_exact import Drawn, legal, networks
 from tvm_codl.cost.sharing import SharingCost
@@ -47,7 +48,7 @@ def test_branches_of_whole_operators_run_side_by_side() -> None:
 
 
 @given(networks(), st.sampled_from([0.0, 0.05, 0.5]), st.integers(0, 40), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_no_plan_becomes_worse_and_no_more_plans_are_replayed_than_said(
     drawn: Drawn, wait: float, most: int, data: st.DataObject
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tvm_codl.cost.contention import Contention, Side
 from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.plan.simulate import Part, Step, replay
@@ -57,7 +58,7 @@ parts = st.one_of(st.none(), st.builds(Part, st.floats(0.01, 5.0), st.floats(0.0
 
 
 @given(st.lists(st.tuples(parts, parts), min_size=1, max_size=12), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_a_run_lasts_at_least_as_long_as_each_list_and_no_longer_than_one_after_the_other(
     drawn: list[tuple[Part | None, Part | None]], data: st.DataObject
 ) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.examples import examples
 from tests.unit.records import strategies
 from tests.unit.records.test_store import kernel, record
 from tvm_codl.errors import UserError
@@ -90,7 +91,7 @@ def test_plans_are_merged_exported_and_imported_once(tmp_path: Path) -> None:
         assert list(store.plans()) == [PLAN]
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10))
 @given(made=st.lists(strategies.plans, max_size=4, unique=True))
 def test_any_plans_go_through_a_file(made: list[PlanRecord], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("any")

@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tvm_codl.device.adb import facts as adb_facts
 from tvm_codl.device.adb.connection import Listed
 from tvm_codl.device.adb.facts import merged, shell_profile, to_yaml
@@ -129,7 +130,7 @@ def test_a_phone_that_says_nothing_is_named_by_adb() -> None:
     }
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(st.lists(st.sampled_from(cpu_text().splitlines()) | st.text(max_size=40)), st.text(max_size=400))
 def test_whatever_it_says_is_a_profile_or_nothing(lines: list[str], rest: str) -> None:
     text = to_yaml(profile_of("\n".join(lines), REST + rest))

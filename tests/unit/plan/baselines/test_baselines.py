@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.examples import examples
 from tests.unit.plan.networks import Network, convolutions
 from tests.unit.plan.test_candidates import ByFlops
 from tests.unit.plan.test_search import legal
@@ -78,7 +79,7 @@ def graphs(draw: Any) -> OpGraph:
 
 @pytest.mark.parametrize("name", COMPARATORS)
 @given(graph=graphs(), wait=st.sampled_from([0.0, 0.01, 1.0]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_every_comparator_makes_a_legal_plan_whose_prediction_is_its_replay(
     name: str, graph: OpGraph, wait: float
 ) -> None:

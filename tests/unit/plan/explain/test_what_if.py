@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from tests.examples import examples
 from tests.unit.plan.networks import Network, convolutions
 from tests.unit.plan.test_candidates import ByFlops
 from tests.unit.plan.test_search import legal
@@ -67,7 +68,7 @@ def asked(draw: Any) -> tuple[Problem, dict[int, Placement]]:
 
 
 @given(asked())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_what_is_asked_for_is_there_and_the_rest_is_the_best_around_it(
     drawn: tuple[Problem, dict[int, Placement]],
 ) -> None:
