@@ -5,7 +5,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 export TOPHUB_LOCATION := NONE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-PYTEST := $(BIN)/python -m pytest -q -rs
+# Two workers; a file's tests run in one of them, and tests marked `alone` by themselves.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 PYTHONS := tvm_codl tests benchmarks tutorials rpc_apps
 NATIVE = $(shell find tvm_codl/runtime/native tests/runtime rpc_apps/cpp_rpc -name '*.h' -o -name '*.cc')

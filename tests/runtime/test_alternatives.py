@@ -118,6 +118,7 @@ def beats(module: CoModule, plan: int) -> list[int]:
     return [slept - before[thread] for thread, slept in metronomes().items()]
 
 
+@pytest.mark.alone
 def test_turns_are_short_while_a_plan_for_a_busy_cpu_runs(loaded: tvm.runtime.Module) -> None:
     gc.collect()
     before, others = os.sched_getaffinity(0), metronomes().keys()

@@ -91,6 +91,7 @@ def test_a_reshape_that_is_all_of_a_region(tmp_path: Path) -> None:
         np.testing.assert_array_equal(CoModule(library, tvm.cpu(), sharing=sharing).run({"x": value})[0], value.ravel())
 
 
+@pytest.mark.alone
 def test_both_processors_work_at_the_same_time(tmp_path: Path) -> None:
     """The GPU's part starts before the CPU's part ends: overlap as a fact of order, not of speed."""
     split, _ = convolutions(extent=48, channels=32, row=24, channel=32)

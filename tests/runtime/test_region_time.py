@@ -36,6 +36,7 @@ def processors(library: tvm.runtime.Module) -> list[str]:
     return [region["processor"] for region in json.loads(library["program"]())["regions"]]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("sharing", ["svm", "mapped", "copied"])
 def test_every_region_is_timed_beside_one_of_the_other_processor(loaded: tuple, sharing: str) -> None:
     library, wanted = loaded
