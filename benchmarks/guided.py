@@ -32,7 +32,7 @@ from tvm_codl.cost.model import CostModel, samples_of
 from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.frontend.load import load_model
 from tvm_codl.measure.budget import Budget
-from tvm_codl.measure.guided import grid_placements, grid_probes, predicted
+from tvm_codl.measure.guided import grid_placements, grid_probes, predict_split
 from tvm_codl.measure.interleave import interleave
 from tvm_codl.measure.plan_libraries import libraries_for
 from tvm_codl.measure.sharing import measure_sharing
@@ -58,7 +58,7 @@ def exhaustive(prepared: Prepared, records: list[Record], sharing: SharingCost) 
     for id, split in grid_placements(graph, axes):
         places.setdefault(id, []).append(split)
     grid: dict[int, tuple[Candidate, ...]] = {
-        o.id: fitted[o.id][:2] + tuple(predicted(o, graph, axes, model, split) for split in places.get(o.id, ()))
+        o.id: fitted[o.id][:2] + tuple(predict_split(o, graph, axes, model, split) for split in places.get(o.id, ()))
         for o in graph.operators
     }
     return {

@@ -15,7 +15,7 @@ from tvm_codl.kernels.toolchain import Toolchain
 from tvm_codl.kernels.tuned_records import used
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.context import Context
-from tvm_codl.measure.guided import Guided, grid_probes, guide
+from tvm_codl.measure.guided import Guided, GuidedMeasuring, grid_probes
 from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.sharing import measure_sharing
 from tvm_codl.plan.measured import calibrated, correction
@@ -40,19 +40,18 @@ def learn(prepared: Prepared, context: Context, budget: Budget, retry_failed: bo
     keep_sharing(store.path, context.device, tools.kernel_id, sharing)
     sharing = usual_sharing(store.path, context.device, tools.kernel_id) or sharing
     log(f"a wait costs {sharing.wait_cpu_ms * 1e3:.0f} us, a change of layout {sharing.relayout_ms_per_mb:.2f} ms/MB")
-    guided = guide(
+    guided = GuidedMeasuring(
         prepared.graph,
         prepared.axes,
         Measurer.of(prepared, context),
         sharing,
         budget,
-        known=context.records(),
-        name=prepared.name,
-        device=context.device,
-        fit=model_fitter(context.profile, tools),
-        log=log,
-        retry_failed=retry_failed,
-    )
+        model_fitter(context.profile, tools),
+        {(record.workload, record.processor): record for record in context.records()},
+        prepared.name,
+        context.device,
+        log,
+    ).run(retry_failed)
     problem = pose_problem(prepared, guided.model, sharing, context.device, context.plan_runs())
     if problem.correction != 1:
         log(
