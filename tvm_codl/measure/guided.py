@@ -22,7 +22,7 @@ from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.errors import UsageError
 from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.graph.split import Axis
-from tvm_codl.measure.acquisition import worth
+from tvm_codl.measure.acquisition import acquire
 from tvm_codl.measure.budget import Budget, Purse
 from tvm_codl.measure.probe import Probe, failed_probes, split_probes, whole_probes
 from tvm_codl.plan.candidates import Candidate, Predictor, candidates
@@ -129,7 +129,7 @@ class GuidedMeasuring:
             before, old = plan, _numbers(plan, choices) if plan else ()
             tried = [old] if before else ()
             plan = find(self.graph, choices, self.sharing, self.axes, self.name, self.device, known=tried).plan
-            valued = worth(self.graph, self.axes, choices, costs, plan, model, seed=len(rounds))
+            valued = acquire(self.graph, self.axes, choices, costs, plan, model, seed=len(rounds))
             moved, gained = 0, 0.0
             if before is not None:
                 pairs = zip(before.operators, plan.operators, strict=True)

@@ -1,8 +1,6 @@
-"""Ranking models: a coarse filter by prediction, a fine one by measurement.
+"""Ranks models: predicts all from the phone's records, then plans, builds and runs the best few in turn.
 
-All models are predicted from the records of the phone, which costs no measurement; the best few are planned, built and run
-there, in turn with each other.  Meant for variants of one network (pruned, searched), of which there are many more than one
-would measure.
+Meant for variants of one network (pruned, searched) that are too many to measure each.
 """
 
 from __future__ import annotations
@@ -108,8 +106,7 @@ def predict(name: str, graph: OpGraph, axes: Axes, model: CostModel, sharing: Sh
 def _sigma(graph: OpGraph, axes: Axes, plan: Plan, model: CostModel) -> float:
     """Standard error of the sum of the operators' times under a plan, in milliseconds.
 
-    What is predicted once and occurs n times is off n times in the same direction; different workloads are taken as
-    independent of each other.
+    The errors of equal workloads add up; those of different workloads are independent.
     """
     pieces: dict[Processor, list[tuple[int, Workload]]] = {"cpu": [], "gpu": []}
     for node, (operator, planned) in enumerate(zip(graph.operators, plan.operators, strict=True)):
