@@ -20,7 +20,7 @@ from tvm_codl.measure.journal import Entry, Journal
 from tvm_codl.measure.sampling import samples
 from tvm_codl.measure.settings import Settings
 from tvm_codl.measure.trial import Result, Trial
-from tvm_codl.records.record import ErrorNo, Mode, Processor
+from tvm_codl.records.record import ErrorNo, Processor
 from tvm_codl.runtime.comodule import CoModule
 
 #: Losses of the phone with nothing measured in between, after which it is the phone that is to blame, and not what it
@@ -32,11 +32,6 @@ BASELINE_SAMPLES, BASELINE_MS = 5, 1.0
 LEAVE_S = 5.0
 
 Log = Callable[[str], None]
-#: Takes a number of samples of a region in ms, each one run inside a network of so many bytes: by what the other
-#: processor does meanwhile.
-TIMERS: Mapping[Mode, Callable[[CoModule, int, int, int], Sequence[float]]] = {
-    "alone": lambda module, region, number, network: module.time_region(region, number, 0.0, network),
-}
 #: A region of a library, and the trial that it is.
 Numbered = tuple[int, Trial]
 #: The library of the known operators, and the region of each processor's.
@@ -74,7 +69,6 @@ class Worker:
     ) -> None:
         self.phone, self.settings, self.log, self.journal, self.entry = phone, settings, log, journal, entry
         self.known = known
-        self.mode: Mode = "alone"
         self.patience_s = settings.patience_s
         #: The trial with which the phone was lost for good.
         self.charged: Trial | None = None
@@ -153,7 +147,7 @@ class Worker:
 
     def _timed(self, module: CoModule, region: int, trial: Trial) -> tuple[float, ...]:
         def run(number: int, limit_s: float) -> Sequence[float]:
-            return self._call(limit_s, lambda: TIMERS[self.mode](module, region, number, self.settings.network_bytes))
+            return self._call(limit_s, lambda: module.time_region(region, number, 0.0, self.settings.network_bytes))
 
         return samples(run, self.settings, trial.predicted_ms)
 
