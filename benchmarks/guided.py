@@ -33,7 +33,7 @@ from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.frontend.load import load_model
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.guided import grid_placements, grid_probes, predict_split
-from tvm_codl.measure.interleave import interleave
+from tvm_codl.measure.interleave import Interleaving
 from tvm_codl.measure.plan_libraries import libraries_for
 from tvm_codl.measure.sharing import measure_sharing
 from tvm_codl.plan.candidates import Candidate, candidates
@@ -117,7 +117,9 @@ def compare(prepared: Prepared, session: Session, folder: Path, rounds: int) -> 
     if rounds == 0:
         return result
     talk(f"running {rounds} rounds")
-    times = interleave({n: session.open(path) for n, path in paths.items()}, prepared.model.sample_inputs(), rounds)
+    libraries = Interleaving({n: session.open(p) for n, p in paths.items()}, prepared.model.sample_inputs())
+    libraries.start()
+    times = libraries.rounds(rounds)
     best = min(("grid", "fitted"), key=lambda name: float(np.median(times[name])))
     return result | {
         "ms": {name: msgspec.to_builtins(Statistics.of(samples)) for name, samples in times.items()},

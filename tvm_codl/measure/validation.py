@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from tvm_codl.measure.context import Context
-from tvm_codl.measure.interleave import RUNS, calm_down, rounds, start
+from tvm_codl.measure.interleave import RUNS, Interleaving, calm_down
 from tvm_codl.measure.plan_libraries import libraries_for, open_library
 from tvm_codl.plan.candidates import PROCESSORS
 from tvm_codl.plan.measured import calibrated, record_of
@@ -70,9 +70,10 @@ def validate(
     plans = {**singles, **{each.origin: each.plan for each in shortlist}}
     paths = libraries_for(prepared, plans, tools, log)
     modules = {name: open_library(path, context.phone) for name, path in paths.items()}
-    start(modules, prepared.model.sample_inputs())
+    libraries = Interleaving(modules, prepared.model.sample_inputs())
+    libraries.start()
     result = halve_successively(
-        lambda names, n: rounds({m: modules[m] for m in names}, n),
+        lambda names, n: libraries.rounds(n, names),
         {name: plan.predicted_ms for name, plan in plans.items()},
         singles,
         log,
