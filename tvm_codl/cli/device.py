@@ -27,7 +27,7 @@ APK = Path(__file__).parents[2] / "build" / "tvm-codl-rpc.apk"
 
 @click.group()
 def command() -> None:
-    """Look after phones on adb: put the server or the app there, start it, reach it.
+    """Manage phones on adb: push the server or the app, start it, connect to it.
 
     Everything goes through the adb server of this machine (adb start-server).
     """
@@ -97,7 +97,7 @@ def push(
     from tvm_codl.device.adb.push import push as push_files
 
     if server is None:
-        server = _built(platform)
+        server = _build_server(platform)
     files = {SERVER: server, **{path.name: path for path in libraries}}
     if len(files) != 1 + len(libraries):
         raise UsageError("two files of one name", ", ".join(map(str, libraries)), "rename one")
@@ -110,7 +110,7 @@ def push(
     talk(f"next: tvm-codl device start --serial {phone.serial} --tracker HOST:PORT --key KEY")
 
 
-def _built(platform: str) -> Path:
+def _build_server(platform: str) -> Path:
     """The native server for a platform."""
     try:
         from tvm_codl.runtime.server_build import compile_server
@@ -171,7 +171,7 @@ def start(
 
 
 def next_command(phone: AdbPhone, serving: Serving) -> str:
-    """What to do with a server that was started."""
+    """The next command for a server that was started."""
     from tvm_codl.device.adb.forward import leads_here
     from tvm_codl.device.reference.serve import address, is_loopback
 
@@ -216,7 +216,7 @@ def info(
 ) -> None:
     """Print the phone's profile as YAML: cores and clusters, clocks, GPU, limits, memory.
 
-    The shell tells the CPU and the GPU's name; the rest comes from the server on the phone, where one runs.
+    The shell knows the CPU and the GPU's name; the rest comes from the server on the phone, where one runs.
     """
     from tvm_codl.device.adb.facts import merged, shell_profile, to_yaml
     from tvm_codl.device.adb.server import about
@@ -242,7 +242,7 @@ def info(
 
 
 def _place(phone: Any, serving: Serving | None, tracker: str, proxy: str, key: str, stack: contextlib.ExitStack) -> Any:
-    """Where the server can be asked; None, and a word on what is missing, where it cannot."""
+    """The server's address; None, after a message on what is missing, where it cannot be asked."""
     from tvm_codl.device.adb.forward import LOOPBACK, port_of
     from tvm_codl.device.spec import Direct, parse_spec
 

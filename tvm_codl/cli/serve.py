@@ -20,7 +20,7 @@ UNSAFE = (
 @click.option("--proxy", default="", metavar="HOST:PORT", help="A proxy to serve through, instead of a port.")
 @click.option("--key", default="codl", show_default=True, help="The key that clients ask for.")
 def command(host: str, port: int, port_end: int, tracker: str, proxy: str, key: str) -> None:
-    """Be a phone: CPU and OpenCL, each on its own half of this machine's cores, until interrupted.
+    """Start the reference phone's RPC server: CPU and OpenCL, each on half of this machine's cores, until interrupted.
 
     One line of JSON on stdout says where it listens; sessions are logged to stderr.
     """

@@ -150,7 +150,7 @@ def test_doctor(
     assert run(["doctor"]) == code
     text = capsys.readouterr().out
     assert text.count("FAIL") == sum(not r.ok for r in results)
-    assert text.count("mend it: mend") == sum(bool(r.remedy) for r in results)
+    assert text.count("next: mend") == sum(bool(r.remedy) for r in results)
     assert run(["doctor", "--json"]) == code
     assert [c["name"] for c in json.loads(capsys.readouterr().out)] == [r.name for r in results]
 
