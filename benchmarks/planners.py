@@ -25,10 +25,11 @@ import numpy as np
 from tvm_codl.api import Session
 from tvm_codl.cli.options import PhoneChoice, json_option, measuring_options, phone_options
 from tvm_codl.cli.output import print_json, talk
-from tvm_codl.errors import CheckFailed, CodlError, UserError
+from tvm_codl.errors import CodlError, UserError
 from tvm_codl.frontend.load import load_model
 from tvm_codl.frontend.reference import reference_outputs
-from tvm_codl.measure.bench import TOLERANCE, Operators, errors
+from tvm_codl.measure.answers import check_answer
+from tvm_codl.measure.bench import Operators
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.interleave import RUNS, calm_down, rounds
 from tvm_codl.measure.learning import learn
@@ -59,20 +60,6 @@ def make_plans(prepared: Prepared, session: Session, budget_s: float) -> dict[st
     return {**plans, OURS: validate(prepared, problem, racing, session)}
 
 
-def checked(prepared: Prepared, modules: Mapping[Path, CoModule]) -> dict[Path, float]:
-    """Each library's largest error against onnxruntime; raises :class:`CheckFailed` for one over the tolerance."""
-    inputs = prepared.model.sample_inputs()
-    wanted = reference_outputs(prepared.model, inputs)
-    found = {}
-    for path, module in modules.items():
-        found[path] = errors(module.run(inputs), wanted)[1]
-        if found[path] > TOLERANCE:
-            raise CheckFailed(
-                f"{prepared.name}: an answer differs from onnxruntime's by {found[path]:.2e} relative", str(path)
-            )
-    return found
-
-
 def timed(modules: Mapping[str, CoModule], operators: Operators, most: int) -> tuple[dict[str, list[float]], int]:
     """Samples of all modules in turn, the operators by themselves in between, and the number of rounds."""
     operators.measure()
@@ -97,7 +84,9 @@ def compare(prepared: Prepared, session: Session, budget_s: float, most: int) ->
     paths = libraries_for(prepared, plans, session.tools, talk)
     first = {path: next(name for name in plans if paths[name] == path) for path in paths.values()}
     modules = {path: session.open(path) for path in first}
-    wrong = checked(prepared, modules)
+    inputs = prepared.model.sample_inputs()
+    wanted = reference_outputs(prepared.model, inputs)
+    wrong = {path: check_answer(first[path], module, inputs, wanted)[1] for path, module in modules.items()}
     operators = Operators(prepared, session)
     samples, done = timed({first[path]: module for path, module in modules.items()}, operators, most)
     variants = {
