@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
-from tvm_codl.graph.rule import Answer, Case, NoSplit, at_multiples, letters, window_pads, window_rows
+from tvm_codl.graph.many import lower, upper
+from tvm_codl.graph.rule import HEAVY, Answer, Case, NoSplit, at_multiples, letters, rule, window_pads, window_rows
 from tvm_codl.graph.slab import Need, Slab
 
 
+def _conv2d_flops(case: Case) -> int:
+    # ``or 1``: a piece of no channels
+    channels = case.result[case.attrs["data_layout"].index("C")] or 1
+    return 2 * prod(case.result) * prod(case.args[1]) // channels
+
+
+@rule("nn.conv2d", weight=HEAVY, flops=_conv2d_flops)
 def conv2d(case: Case, want: Slab) -> Answer:
     """Convolution: plain, grouped, depthwise, strided, dilated.  Rows with their halo, channels, batch."""
     attrs = case.attrs
@@ -54,6 +62,13 @@ def _conv2d_channels(case: Case, want: Slab, layout: str, kernel_layout: str) ->
     return Answer((Slab(want.axis, first * inputs, last * inputs), weights), changed)
 
 
+def _conv2d_transpose_flops(case: Case) -> int:
+    """Every input value meets every kernel value of its group."""
+    channels = case.args[0][case.attrs["data_layout"].index("C")] or 1
+    return 2 * prod(case.args[0]) * prod(case.args[1]) // channels
+
+
+@rule("nn.conv2d_transpose", weight=HEAVY, flops=_conv2d_transpose_flops)
 def conv2d_transpose(case: Case, want: Slab) -> Answer:
     """Transposed convolution.  Output row ``o`` sums input rows ``i`` with ``o = i*stride - before + k*dilation``."""
     attrs = case.attrs
@@ -81,24 +96,29 @@ def conv2d_transpose(case: Case, want: Slab) -> Answer:
     kernel = (weight[kernel_layout.index(letter)] - 1) * attrs["dilation"][dim] + 1
     pads = list(window_pads(attrs["padding"]))
     begin, end = want.lo + pads[dim], want.hi + pads[dim]  # in rows of the unpadded result
-    # Rows that reach the part; then more of them, where the part starts in a gap that a stride wider than the
-    # kernel leaves, since padding can not be negative.
-    lo = max(0, min(-(-(begin - kernel + 1) // stride), begin // stride))
-    hi = min(rows, (end - 1) // stride + 1)
+    lo = upper(lower(-(-(begin - kernel + 1) // stride), begin // stride), 0)
+    hi = lower((end - 1) // stride + 1, rows)
     if lo >= hi:
         raise NoSplit("the piece would read nothing but padding")
-    while hi < rows and (hi - 1) * stride + kernel < end:
-        hi += 1
+    # A stride wider than the kernel leaves gaps.  A part that ends in one needs the row behind it, since padding can not
+    # be negative.
+    hi = upper(hi, lower(-(-(end - kernel) // stride) + 1, rows))
     before = begin - lo * stride
     after = (hi - 1) * stride + kernel - end
     extra = list(attrs["output_padding"])
-    extra[dim] = max(0, -after)
-    pads[dim], pads[dim + 2] = before, max(0, after)
+    extra[dim] = upper(-after, 0)
+    pads[dim], pads[dim + 2] = before, upper(after, 0)
     if before > kernel - 1 or pads[dim + 2] > kernel - 1 or extra[dim] >= max(stride, 2):
         raise NoSplit("the piece would need negative padding", stride)
     return Answer((Slab(want.axis, lo, hi), None), {"padding": pads, "output_padding": extra})
 
 
+def _pool2d_flops(case: Case) -> int:
+    high, wide = case.attrs["pool_size"]
+    return prod((*case.result, high, wide))
+
+
+@rule("nn.max_pool2d", "nn.avg_pool2d", weight=HEAVY, flops=_pool2d_flops)
 def pool2d(case: Case, want: Slab) -> Answer:
     """Max and average pooling.
 
@@ -115,10 +135,15 @@ def pool2d(case: Case, want: Slab) -> Answer:
     slab, before, after = window_rows(
         want, case.args[0][want.axis], want.axis, kernel, attrs["strides"][dim], pads[dim]
     )
-    pads[dim], pads[dim + 2] = before, min(after, pads[dim + 2])
+    pads[dim], pads[dim + 2] = before, lower(after, pads[dim + 2])
     return Answer((slab,), {"padding": pads})
 
 
+def _read_once(case: Case) -> int:
+    return prod(case.args[0])
+
+
+@rule("nn.global_max_pool2d", "nn.global_avg_pool2d", weight=HEAVY, flops=_read_once)
 def global_pool2d(case: Case, want: Slab) -> Answer:
     layout = letters(case.attrs["layout"], 4)
     if layout[want.axis] not in "NC":
@@ -126,6 +151,7 @@ def global_pool2d(case: Case, want: Slab) -> Answer:
     return Answer((want,))
 
 
+@rule("nn.adaptive_avg_pool2d", "nn.adaptive_max_pool2d", weight=HEAVY, flops=_read_once)
 def adaptive_pool2d(case: Case, want: Slab) -> Answer:
     """Adaptive pooling: rows only where every output row reads the same number of input rows."""
     layout = letters(case.attrs["layout"], 4)
@@ -140,9 +166,15 @@ def adaptive_pool2d(case: Case, want: Slab) -> Answer:
 
 
 _HALO = {"nearest_neighbor": 1, "linear": 1, "bilinear": 1, "cubic": 2, "bicubic": 2}
+_TAPS = {"nearest_neighbor": 0, "linear": 4, "bilinear": 4, "cubic": 16, "bicubic": 16}
 _COORDINATES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners", "tf_half_pixel_for_nn")
 
 
+def _resize_flops(case: Case) -> int:
+    return 2 * prod(case.result) * _TAPS.get(case.attrs["method"], 4)
+
+
+@rule("image.resize2d", weight=HEAVY, flops=_resize_flops)
 def resize2d(case: Case, want: Slab) -> Answer:
     """Resizing: computed with a halo of source rows, then cropped."""
     attrs = case.attrs
@@ -185,6 +217,7 @@ def _repeated_rows(case: Case, want: Slab, times: int, needs: tuple[Need, ...], 
     return Answer((slab, *needs), _size(case, want, layout))
 
 
+@rule("nn.upsampling", weight=HEAVY, flops=_resize_flops)
 def upsampling(case: Case, want: Slab) -> Answer:
     """``nn.upsampling``: by a whole factor, so the factor itself does not change with the piece."""
     attrs = case.attrs
@@ -213,7 +246,7 @@ def _resized_rows(case: Case, want: Slab, halo: int, corners: bool) -> tuple[Sla
     num, den = (results - less) // common, (rows - less) // common
     first = want.lo * den // num - halo
     last = -(-(want.hi * den) // num) + halo
-    lo = max(0, first // den * den)
-    hi = min(rows, -(-max(last - less, lo + den) // den) * den + less)
+    lo = upper(first // den * den, 0)
+    hi = lower(-(-upper(last - less, lo + den) // den) * den + less, rows)
     makes = Slab(want.axis, lo // den * num, (hi - less) // den * num + less)
     return Slab(want.axis, lo, hi), makes

@@ -6,9 +6,14 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tvm_codl.graph.many import lower, upper
+
 
 class Slab(msgspec.Struct, frozen=True):
-    """Indices ``lo <= i < hi`` of ``axis``, everything of the other axes.  ``lo == hi``: nothing is needed."""
+    """Indices ``lo <= i < hi`` of ``axis``, everything of the other axes.  ``lo == hi``: nothing is needed.
+
+    With :class:`~.many.Many` for ``lo`` and ``hi``: as many slabs, of one axis.
+    """
 
     axis: int
     lo: int
@@ -53,17 +58,17 @@ def hull(needs: Iterable[Need]) -> Need:
 
     Empty parts count for nothing; if all are empty, so is the hull.  ``needs`` must not be empty.
     """
-    found: Slab | None = None
+    result: Slab | None = None
     nothing: Slab | None = None
     for need in needs:
         if need is None:
             return None
         if need.empty:
             nothing = need
-        elif found is None:
-            found = need
-        elif found.axis != need.axis:
+        elif result is None:
+            result = need
+        elif result.axis != need.axis:
             return None
         else:
-            found = Slab(need.axis, min(found.lo, need.lo), max(found.hi, need.hi))
-    return nothing if found is None else found
+            result = Slab(need.axis, lower(result.lo, need.lo), upper(result.hi, need.hi))
+    return nothing if result is None else result

@@ -1,24 +1,26 @@
 """Splitting a fused operator: which axes it has, and the recipe for a piece.
 
-Split rules know single nodes; here they are composed backward through an operator's body, and the result is again
-an :class:`~.opgraph.Operator`, smaller, with the slices of its inputs and weights beside it.
+Split rules know single nodes.  Here they are composed backward through an operator's body.  The result is again an
+:class:`~.opgraph.Operator`, smaller, with the slices of its inputs and weights beside it.  A planner asks for the numbers
+of thousands of pieces: :func:`pieces` and :func:`needs` compute them with arrays (:mod:`.many`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import lcm
 
 import msgspec
 
 from tvm_codl.graph.flops import node_flops
+from tvm_codl.graph.many import Integers, Rows, in_groups
 from tvm_codl.graph.names import anchor_of, axis_names, layouts
 from tvm_codl.graph.opgraph import Const, Node, Operator, OpGraph, Ref, Shape
 from tvm_codl.graph.rule import Answer, Case, NoSplit
 from tvm_codl.graph.rules import RULES
 from tvm_codl.graph.slab import Need, Slab, hull, shape_of
 
-__all__ = ["Axis", "NoSplit", "Piece", "axes", "piece", "whole"]
+__all__ = ["Axis", "NoSplit", "Piece", "axes", "needs", "piece", "pieces", "whole"]
 
 
 class Axis(msgspec.Struct, frozen=True):
@@ -65,10 +67,35 @@ def piece(operator: Operator, graph: OpGraph, axis_name: str, lo: int, hi: int) 
 
     Raises NoSplit, with the reason, where the operator has no such axis or it can not be cut there.
     """
-    axis = axes(operator, graph).get(axis_name)
-    if axis is None:
-        raise NoSplit(f"{operator.name} has no axis {axis_name!r}")
-    return _piece(operator, graph, Slab(axis.index, lo, hi))
+    return _piece(operator, graph, Slab(axis(operator, graph, axis_name).index, lo, hi))
+
+
+def pieces(
+    operator: Operator, graph: OpGraph, axis_name: str, lo: Integers, hi: Integers
+) -> Iterator[tuple[Rows, Piece]]:
+    """The pieces ``[lo[i], hi[i])``, in groups: the numbers ``i`` of a group, and a piece that stands for all of it, with
+    :class:`~.many.Many` where its members' numbers differ.
+
+    Raises NoSplit if one of them can not be cut.
+    """
+    index = axis(operator, graph, axis_name).index
+    return in_groups(lambda lo, hi: _piece(operator, graph, Slab(index, lo, hi)), lo, hi)
+
+
+def needs(
+    operator: Operator, graph: OpGraph, axis_name: str, lo: Integers, hi: Integers
+) -> Iterator[tuple[Rows, Sequence[Need]]]:
+    """``Piece.inputs`` of :func:`pieces`, in groups as well, which is all that the pieces read."""
+    index = axis(operator, graph, axis_name).index
+    return in_groups(lambda lo, hi: _demands(operator, graph, Slab(index, lo, hi)).inputs, lo, hi)
+
+
+def axis(operator: Operator, graph: OpGraph, name: str) -> Axis:
+    """The axis of that name.  Raises NoSplit where there is none."""
+    named = axes(operator, graph).get(name)
+    if named is None:
+        raise NoSplit(f"{operator.name} has no axis {name!r}")
+    return named
 
 
 def axes(operator: Operator, graph: OpGraph) -> dict[str, Axis]:
@@ -114,7 +141,7 @@ def _find_axes(operator: Operator, graph: OpGraph, known: dict[int, str]) -> dic
     for index, extent in enumerate(shape):
         try:
             granule = _granule(operator, graph, index, extent)
-            demand = _demands(operator, graph, Slab(index, 0, extent))[0][anchor]
+            demand = _demands(operator, graph, Slab(index, 0, extent)).nodes[anchor]
         except NoSplit:
             continue
         if demand is None:
@@ -151,46 +178,58 @@ def _granule(operator: Operator, graph: OpGraph, index: int, extent: int) -> int
     raise NoSplit("an axis of a single unit")
 
 
-def _demands(operator: Operator, graph: OpGraph, want: Slab) -> tuple[list[Need | None], list[Answer | None]]:
-    """What is wanted of each body node, and what its rule answers (None: computed whole, or not at all).
+class _Demands(msgspec.Struct, frozen=True):
+    """What a part of an operator's output takes.
 
-    Nodes of which nothing is needed have an empty slab.
+    ``nodes`` has for each body node what is wanted of it, an empty slab for nothing, and ``answers`` what its rule says
+    (None: computed whole, or not at all).  ``inputs`` has what all nodes read of each of the operator's inputs.
     """
-    body = operator.body
+
+    nodes: list[Need]
+    answers: list[Answer | None]
+    inputs: list[Need]
+
+
+def _demands(operator: Operator, graph: OpGraph, want: Slab) -> _Demands:
+    """Asks the rules backward along the body.  Raises NoSplit if one refuses, or if there is no such part."""
+    extent = operator.body[-1].results[0][want.axis]
+    if not 0 <= want.lo < want.hi <= extent:
+        raise NoSplit(f"{want.lo}..{want.hi} is no part of an axis of {extent}")
+    body, anchor = operator.body, anchor_of(operator.body)
     wanted: list[list[Need]] = [[] for _ in body]
     wanted[-1].append(want)
-    result: list[Need] = [None] * len(body)
+    read: list[list[Need]] = [[] for _ in operator.inputs]
+    nodes: list[Need] = [None] * len(body)
     answers: list[Answer | None] = [None] * len(body)
-    anchor = anchor_of(body)
-    nothing = Slab(0, 0, 0)
     for index in range(len(body) - 1, -1, -1):
         node = body[index]
-        need = hull(wanted[index]) if wanted[index] else nothing
-        result[index] = need
+        need = nodes[index] = _hull(wanted[index])
         if need is None:
             if index == anchor:
                 raise NoSplit(f"every piece would compute all of {node.op}")
-            needs: Sequence[Need] = (None,) * len(node.args)
+            args: Sequence[Need] = (None,) * len(node.args)
         elif need.empty:
             continue
         else:
-            needs = _ask(operator, graph, node, need, answers, index)
-        for ref, arg in zip(node.args, needs, strict=True):
+            answer = answers[index] = _ask(operator, graph, node, need)
+            args = answer.args
+        for ref, arg in zip(node.args, args, strict=True):
             if ref.source == "node":
                 wanted[ref.index].append(arg)
-    return result, answers
+            elif ref.source == "input" and (arg is None or not arg.empty):
+                read[ref.index].append(arg)
+    return _Demands(nodes, answers, [_hull(parts) for parts in read])
 
 
-def _ask(
-    operator: Operator, graph: OpGraph, node: Node, need: Slab, answers: list[Answer | None], index: int
-) -> Sequence[Need]:
-    rule = RULES.get(node.op)
-    if rule is None or len(node.results) != 1:
+def _hull(parts: Sequence[Need]) -> Need:
+    return hull(parts) if parts else Slab(0, 0, 0)
+
+
+def _ask(operator: Operator, graph: OpGraph, node: Node, need: Slab) -> Answer:
+    row = RULES.get(node.op)
+    if row is None or len(node.results) != 1:
         raise NoSplit(f"{node.op} has no split rule")
-    case = Case(node.op, node.attrs, arg_shapes(operator, node, graph), node.results[0])
-    answer = rule(case, need)
-    answers[index] = answer
-    return answer.args
+    return row.split(Case(node.op, node.attrs, arg_shapes(operator, node, graph), node.results[0]), need)
 
 
 def arg_shapes(operator: Operator, node: Node, graph: OpGraph) -> tuple[Shape, ...]:
@@ -206,10 +245,7 @@ def arg_shapes(operator: Operator, node: Node, graph: OpGraph) -> tuple[Shape, .
 
 
 def _piece(operator: Operator, graph: OpGraph, want: Slab) -> Piece:
-    if not 0 <= want.lo < want.hi <= operator.body[-1].results[0][want.axis]:
-        raise NoSplit(f"{want.lo}..{want.hi} is no part of an axis of {operator.body[-1].results[0][want.axis]}")
-    demands, answers = _demands(operator, graph, want)
-    return _Assembly(operator, graph).piece(want, demands, answers)
+    return _Assembly(operator, graph).piece(want, _demands(operator, graph, want))
 
 
 class _Assembly:
@@ -220,13 +256,13 @@ class _Assembly:
         self.body: list[Node] = []
         self.flops = 0
         self.made: dict[int, tuple[Ref, Need]] = {}
-        self.feeds: dict[tuple[int, Need], int] = {}
-        self.consts: dict[tuple[int, Need], int] = {}
-        self.inputs: list[list[Need]] = [[] for _ in operator.inputs]
+        # Lists, not dicts: what stands for many cuts has no hash.
+        self.feeds: list[tuple[int, Need]] = []
+        self.consts: list[tuple[int, Need]] = []
 
-    def piece(self, want: Slab, demands: Sequence[Need], answers: Sequence[Answer | None]) -> Piece:
+    def piece(self, want: Slab, demands: _Demands) -> Piece:
         operator = self.original
-        for index, (node, need, answer) in enumerate(zip(operator.body, demands, answers, strict=True)):
+        for index, (node, need, answer) in enumerate(zip(operator.body, demands.nodes, demands.answers, strict=True)):
             if need is None or not need.empty:
                 self._add(index, node, need, answer)
         shapes = tuple(self._tensor_shape(index, need) for index, need in self.feeds)
@@ -240,11 +276,10 @@ class _Assembly:
             consts=tuple(self._const(index, need) for index, need in self.consts),
             flops=self.flops,
         )
-        nothing = Slab(0, 0, 0)
         return Piece(
             operator=smaller,
             output=want,
-            inputs=tuple(hull(needs) if needs else nothing for needs in self.inputs),
+            inputs=tuple(_hull([n for at, n in self.feeds if at == index]) for index in range(len(operator.inputs))),
             feeds=tuple(need for _, need in self.feeds),
             feed_shapes=shapes,
             const_parts=tuple(need for _, need in self.consts),
@@ -282,13 +317,10 @@ class _Assembly:
         """An argument's ref in the piece, and its shape."""
         if ref.source == "input":
             need = _plain(need, self.graph.tensors[self.original.inputs[ref.index]].shape)
-            self.inputs[ref.index].append(need)
-            place = self.feeds.setdefault((ref.index, need), len(self.feeds))
-            return Ref("input", place), self._tensor_shape(ref.index, need)
+            return Ref("input", _place(self.feeds, (ref.index, need))), self._tensor_shape(ref.index, need)
         if ref.source == "const":
             need = _plain(need, self.original.consts[ref.index].shape)
-            place = self.consts.setdefault((ref.index, need), len(self.consts))
-            return Ref("const", place), self._const(ref.index, need).shape
+            return Ref("const", _place(self.consts, (ref.index, need))), self._const(ref.index, need).shape
         node = self.original.body[ref.index]
         made, part = self.made[ref.index]
         have = shape_of(node.results[0], part)
@@ -302,6 +334,13 @@ class _Assembly:
     def _const(self, index: int, need: Need) -> Const:
         const = self.original.consts[index]
         return Const(const.key, shape_of(const.shape, need), const.dtype)
+
+
+def _place(parts: list[tuple[int, Need]], part: tuple[int, Need]) -> int:
+    """The number of a part, which is appended if it is new."""
+    if part not in parts:
+        parts.append(part)
+    return parts.index(part)
 
 
 def _plain(need: Need, shape: Shape) -> Need:
