@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 
@@ -53,13 +53,15 @@ def shape_of(shape: tuple[int, ...], need: Need) -> tuple[int, ...]:
     return (*shape[: need.axis], need.extent, *shape[need.axis + 1 :])
 
 
-def hull(needs: Iterable[Need]) -> Need:
+def hull(needs: Sequence[Need]) -> Need:
     """The smallest part that contains all ``needs``: one slab if they share an axis, else the whole.
 
-    Empty parts count for nothing; if all are empty, so is the hull.  ``needs`` must not be empty.
+    Empty parts count for nothing; if all are empty, or there are none, so is the hull.
     """
+    if len(needs) == 1:
+        return needs[0]
     result: Slab | None = None
-    nothing: Slab | None = None
+    nothing = Slab(0, 0, 0)
     for need in needs:
         if need is None:
             return None

@@ -87,7 +87,9 @@ class Pieces(Sequence[Workload]):
         at = index + len(self) if index < 0 else index
         for group in self._groups:
             if 0 <= at < len(group):
-                place = group.axis.name if group.axis else "", int(group.lo[at]), int(group.hi[at])
+                if group.axis is None:
+                    return self.wholes[group.operator]
+                place = group.axis.name, int(group.lo[at]), int(group.hi[at])
                 return workloads(self._operators[group.operator], self.graph, [place])[0]
             at -= len(group)
         raise IndexError(index)
