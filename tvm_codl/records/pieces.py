@@ -18,11 +18,10 @@ from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.records.workload import Cut, Workload, describe, piece_numbers, workloads
 
 #: The numbers of a :class:`Workload`, in the order of :func:`numbers_of`'s columns.
-NUMBERS = (
-    *("batch", "out_h", "out_w", "out_c", "in_h", "in_w", "in_c", "kernel_h", "kernel_w", "stride", "stride_w"),
-    *("dilation", "dilation_w", "groups", "pad_top", "pad_left", "pad_bottom", "pad_right"),
-    *("flops", "bytes_in", "bytes_weights", "bytes_out", "bytes_data", "bytes_relayout", "exponentials", "body"),
-)
+NUMBERS = tuple(field.name for field in msgspec.structs.fields(Workload) if field.type is int)
+
+#: The ends of two pieces.
+Halves = tuple[tuple[int, int], tuple[int, int]]
 
 
 class _Group(msgspec.Struct, frozen=True):
@@ -134,22 +133,12 @@ class Pieces(Sequence[Workload]):
         return keys
 
 
-def add_halves(
-    first: Pieces,
-    second: Pieces,
-    operator: Operator,
-    axis: str,
-    cuts: Sequence[int],
-    starts: Sequence[int] | None = None,
-) -> None:
-    """Appends what lies before each cut to ``first`` and what lies behind it to ``second``, both of one network.
-
-    ``starts``: where the second pieces begin instead, for pieces that overlap.
-    """
-    cut, at = split.axis(operator, first.graph, axis), np.asarray(cuts, dtype=np.int64)
-    start = at if starts is None else np.asarray(starts, dtype=np.int64)
-    lo, hi = np.concatenate([at * 0, start]), np.concatenate([at, at * 0 + cut.extent])
-    numbers, n = _numbers(operator, first.graph, cut, lo, hi), len(at)
+def add_halves(first: Pieces, second: Pieces, operator: Operator, axis: str, halves: Sequence[Halves]) -> None:
+    """Appends the operator's pieces along ``axis``: of each pair one to ``first`` and one to ``second``, both of one
+    network.  The pieces of a pair may overlap."""
+    cut, ends = split.axis(operator, first.graph, axis), np.array(halves, dtype=np.int64).reshape(-1, 2, 2)
+    lo, hi = ends.transpose(2, 1, 0).reshape(2, -1)
+    numbers, n = _numbers(operator, first.graph, cut, lo, hi), len(ends)
     for part, rows in ((first, slice(n)), (second, slice(n, None))):
         part._groups.append(_Group(part._describe(operator), cut, lo[rows], hi[rows], numbers[rows]))
 

@@ -20,7 +20,9 @@ from tvm_codl.graph.dtype import bytes_of
 from tvm_codl.graph.many import Many
 from tvm_codl.graph.names import anchor_of
 from tvm_codl.graph.opgraph import Const, Node, Operator, OpGraph, Shape, Tensor
+from tvm_codl.graph.piece import assemble
 from tvm_codl.graph.rule import window_pads
+from tvm_codl.graph.slab import Slab
 
 #: Operators that take an exponential function, or one that costs as much, of each value.
 # fmt: off
@@ -120,11 +122,12 @@ class Workload(msgspec.Struct, frozen=True):
 
 def workloads(operator: Operator, graph: OpGraph, pieces: Iterable[tuple[str, int, int]]) -> list[Workload]:
     """:meth:`Workload.of` for many pieces ``(axis, lo, hi)`` of one operator; axis ``""`` gives the operator."""
-    whole = describe(operator, graph)
-    return [
-        _piece(whole, operator, graph, axis, _cut(operator, graph, axis, lo, hi)) if axis else whole
-        for axis, lo, hi in pieces
-    ]
+    whole, result = describe(operator, graph), []
+    for name, lo, hi in pieces:
+        axis = split.axis(operator, graph, name) if name else None
+        cut = Cut(name, axis.index, lo, hi, axis.extent) if axis else None
+        result.append(_piece(whole, operator, graph, cut) if cut else whole)
+    return result
 
 
 @lru_cache(maxsize=8192)
@@ -138,10 +141,9 @@ def _from_key(key: str) -> Workload:
     if cut is None:
         return whole
     # An axis may have had its name from the neighbours in the network; its number is the operator's own.
-    names = [axis.name for axis in split.axes(operator, graph).values() if axis.index == cut.index]
-    if not names:
+    if all(axis.index != cut.index for axis in split.axes(operator, graph).values()):
         raise UserError("a record's workload is a piece that no split rule makes any more", repr(cut))
-    return _piece(whole, operator, graph, names[0], cut)
+    return _piece(whole, operator, graph, cut)
 
 
 def _rebuild(structure: Structure) -> tuple[Operator, OpGraph]:
@@ -169,13 +171,9 @@ def describe(operator: Operator, graph: OpGraph) -> Workload:
     return _describe(key, split.whole(operator, graph), graph, None, None)
 
 
-def _cut(operator: Operator, graph: OpGraph, name: str, lo: int, hi: int) -> Cut:
-    axis = split.axis(operator, graph, name)
-    return Cut(name, axis.index, lo, hi, axis.extent)
-
-
-def _piece(whole: Workload, operator: Operator, graph: OpGraph, name: str, cut: Cut) -> Workload:
-    return _describe(whole.cut_key(cut), split.piece(operator, graph, name, cut.lo, cut.hi), graph, cut, whole)
+def _piece(whole: Workload, operator: Operator, graph: OpGraph, cut: Cut) -> Workload:
+    piece = assemble(operator, graph, Slab(cut.index, cut.lo, cut.hi))
+    return _describe(whole.cut_key(cut), piece, graph, cut, whole)
 
 
 def _describe(key: str, piece: split.Piece, graph: OpGraph, cut: Cut | None, whole: Workload | None) -> Workload:

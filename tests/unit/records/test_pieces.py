@@ -20,15 +20,16 @@ def check(operator: Operator, graph: OpGraph) -> int:
         parts = [(0, at) for at in cuts] + [(at, axis.extent) for at in cuts]
         slow = workloads(operator, graph, [(axis.name, lo, hi) for lo, hi in parts])
         first, second = Pieces(graph), Pieces(graph)
-        add_halves(first, second, operator, axis.name, cuts)
+        add_halves(first, second, operator, axis.name, [((0, at), (at, axis.extent)) for at in cuts])
         assert [*first, *second] == slow
         assert [*first.keys, *second.keys] == [w.key for w in slow]
         assert np.array_equal(np.concatenate([first.numbers, second.numbers]), numbers_of(slow))
         assert [*first.sizes, *second.sizes] == [hi - lo for lo, hi in parts]
-        over = [max(at - axis.granule, axis.granule) for at in cuts]
+        starts = [max(at - axis.granule, axis.granule) for at in cuts]
+        halves = [((0, at), (start, axis.extent)) for at, start in zip(cuts, starts, strict=True)]
         first, second = Pieces(graph), Pieces(graph)
-        add_halves(first, second, operator, axis.name, cuts, over)
-        assert [*second] == workloads(operator, graph, [(axis.name, at, axis.extent) for at in over])
+        add_halves(first, second, operator, axis.name, halves)
+        assert [*second] == workloads(operator, graph, [(axis.name, at, axis.extent) for at in starts])
         assert [*first] == slow[: len(cuts)]
     return len(axes(operator, graph))
 
