@@ -99,39 +99,27 @@ def batch_matmul(case: Case, want: Slab) -> Answer:
 
 @rule("nn.softmax", "nn.fast_softmax", "nn.log_softmax", weight=REDUCING, flops=5)
 @rule("nn.lrn", weight=REDUCING, flops=10)
+@rule("nn.layer_norm", weight=REDUCING, flops=8)
 def along_axis(case: Case, want: Slab) -> Answer:
-    """What mixes values along ``axis`` only (softmax, local response): every other axis splits freely."""
+    """What mixes values along ``axis`` only: every other axis splits freely."""
     if axis_of(case.attrs["axis"], len(case.result)) == want.axis:
         raise NoSplit("the operator works along this axis")
-    return Answer((want,) * len(case.args))
+    return Answer((want, *(None,) * (len(case.args) - 1)))
 
 
-@rule("nn.layer_norm", weight=REDUCING, flops=8)
-def layer_norm(case: Case, want: Slab) -> Answer:
-    if axis_of(case.attrs["axis"], len(case.result)) == want.axis:
-        raise NoSplit("the normalisation works along this axis")
-    return Answer((want, None, None))
-
-
-@rule("nn.instance_norm", weight=REDUCING, flops=8)
-def instance_norm(case: Case, want: Slab) -> Answer:
-    """Normalises over all axes but the batch and its channel axis."""
+@rule("nn.instance_norm", "nn.group_norm", weight=REDUCING, flops=8)
+def channel_norm(case: Case, want: Slab) -> Answer:
+    """Normalises over all axes but the batch and the channels; channels in groups, if there are any."""
     if want.axis == 0:
         return Answer((want, None, None))
     if axis_of(case.attrs["axis"], len(case.result)) != want.axis:
         raise NoSplit("the normalisation works along this axis")
-    return Answer((want, *(Slab(0, want.lo, want.hi),) * 2))
-
-
-@rule("nn.group_norm", weight=REDUCING, flops=8)
-def group_norm(case: Case, want: Slab) -> Answer:
-    if want.axis == 0:
-        return Answer((want, None, None))
-    if axis_of(case.attrs["axis"], len(case.result)) != want.axis:
-        raise NoSplit("the normalisation works along this axis")
-    per_group = case.result[want.axis] // case.attrs["num_groups"]
-    at_multiples(want, per_group, f"channels are cut between groups of {per_group}")
-    return Answer((want, *(Slab(0, want.lo, want.hi),) * 2), {"num_groups": want.extent // per_group})
+    channels, changed = Slab(0, want.lo, want.hi), {}
+    if groups := case.attrs.get("num_groups"):
+        per_group = case.result[want.axis] // groups
+        at_multiples(want, per_group, f"channels are cut between groups of {per_group}")
+        changed = {"num_groups": want.extent // per_group}
+    return Answer((want, channels, channels), changed)
 
 
 @rule(*_REDUCTIONS, weight=REDUCING, flops=lambda case: prod(case.args[0]))

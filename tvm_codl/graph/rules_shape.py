@@ -150,25 +150,15 @@ def batch_flatten(case: Case, want: Slab) -> Answer:
     return Answer((_kept_axis(case, want),))
 
 
-@rule("nn.depth_to_space", weight=HEAVY)
-def depth_to_space(case: Case, want: Slab) -> Answer:
-    """Rows are cut between blocks: a row of the source makes ``block_size`` rows."""
-    layout = letters(case.attrs["layout"], 4)
-    letter, block = layout[want.axis], case.attrs["block_size"]
+@rule("nn.depth_to_space", "nn.space_to_depth", weight=HEAVY)
+def blocks(case: Case, want: Slab) -> Answer:
+    """Rows are cut between blocks: a row of the deep tensor is ``block_size`` rows of the other."""
+    letter, block = letters(case.attrs["layout"], 4)[want.axis], case.attrs["block_size"]
     if letter == "N":
         return Answer((want,))
     if letter == "C":
-        raise NoSplit("channels that become rows and columns")
+        raise NoSplit("channels that become rows and columns, or come from them")
+    if case.op == "nn.space_to_depth":
+        return Answer((Slab(want.axis, want.lo * block, want.hi * block),))
     at_multiples(want, block, f"rows are cut between blocks of {block}")
     return Answer((Slab(want.axis, want.lo // block, want.hi // block),))
-
-
-@rule("nn.space_to_depth", weight=HEAVY)
-def space_to_depth(case: Case, want: Slab) -> Answer:
-    layout = letters(case.attrs["layout"], 4)
-    letter, block = layout[want.axis], case.attrs["block_size"]
-    if letter == "N":
-        return Answer((want,))
-    if letter == "C":
-        raise NoSplit("channels that come from rows and columns")
-    return Answer((Slab(want.axis, want.lo * block, want.hi * block),))

@@ -13,7 +13,7 @@ import numpy as np
 
 from tvm_codl.graph.opgraph import OpGraph, Shape
 from tvm_codl.graph.split import Axis, NoSplit
-from tvm_codl.plan.halo import Boxes, read_boxes, whole_boxes
+from tvm_codl.plan.halo import Parts, read_parts, whole_boxes
 from tvm_codl.plan.plan import Placement
 
 #: Windows behind an operator whose halo it may recompute.
@@ -50,18 +50,17 @@ def aligned(
             mine = [p for p in own if p.axis == name and p not in left_out]
             if not mine:
                 continue
-            ends = np.array([p.parts(axis.extent) for p in mine], dtype=np.int64)
             try:
-                read = read_boxes(operator, graph, axis, ends[:, :, 0].T.ravel(), ends[:, :, 1].T.ravel())
+                read = read_parts(operator, graph, axis, mine)
             except NoSplit:
                 continue
             result[operator.id] += [p for p in more if p.axis == name and p not in left_out]
-            for tensor, both in zip(operator.inputs, read, strict=True):
+            for tensor, parts in zip(operator.inputs, read, strict=True):
                 if tensor not in maker:
                     continue
                 before, shape = maker[tensor], graph.tensors[tensor].shape
                 for other in axes.get(before.id, {}).values():
-                    _follow(own, reached[before.id], mine, _cuts_alike(other, shape, both), windows)
+                    _follow(own, reached[before.id], mine, _cuts_alike(other, shape, parts), windows)
     return result
 
 
@@ -81,18 +80,15 @@ def _follow(
             before[wanted] = min(before.get(wanted, count), count)
 
 
-def _cuts_alike(axis: Axis, shape: Shape, read: Boxes) -> list[Placement | None]:
-    """The split along ``axis`` whose parts hold each pair of boxes, None where there is none.
-
-    The CPU's boxes are the first half of ``read``, the GPU's the second.
-    """
-    count, step, extent = len(read) // 2, axis.granule, axis.extent
+def _cuts_alike(axis: Axis, shape: Shape, read: Parts) -> list[Placement | None]:
+    """For each placement behind, the split along ``axis`` whose parts hold what it reads; None where there is none."""
+    step, extent, others = axis.granule, axis.extent, whole_boxes(shape[: axis.index] + shape[axis.index + 1 :], 1)
     # A part covers the other axes.
-    others = np.delete(read, axis.index, axis=1)
-    full = (others == whole_boxes(shape[: axis.index] + shape[axis.index + 1 :], 1)).all(axis=(1, 2))
-    ends = read[:, axis.index]
-    end, start = -(-ends[:count, 1] // step) * step, ends[count:, 0] // step * step
-    fits = full[:count] & full[count:] & (end > 0) & (end < extent) & (start > 0) & (start < extent)
+    cpu_full, gpu_full = (
+        (np.delete(boxes, axis.index, axis=1) == others).all(axis=(1, 2)) for boxes in (read.cpu, read.gpu)
+    )
+    end, start = -(-read.cpu[:, axis.index, 1] // step) * step, read.gpu[:, axis.index, 0] // step * step
+    fits = cpu_full & gpu_full & (end > 0) & (end < extent) & (start > 0) & (start < extent)
     splits: list[Placement | None] = []
     for fit, hi, lo in zip(fits.tolist(), end.tolist(), start.tolist(), strict=True):
         at = (hi + lo) // 2 // step * step

@@ -11,7 +11,7 @@ it wrote is the exception, since that stays inside the kernels of one region.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -19,19 +19,11 @@ from numpy.typing import NDArray
 
 from tvm_codl.graph.dtype import width
 from tvm_codl.graph.opgraph import Operator, OpGraph, Shape, Tensor
-from tvm_codl.graph.slab import Need, Slab
 from tvm_codl.graph.split import Axis
-from tvm_codl.plan.halo import Boxes, boxes, read_boxes, whole_boxes
+from tvm_codl.plan.halo import Boxes, Parts, ends, read_parts, whole_boxes
 from tvm_codl.plan.plan import Placement
 
 Numbers = NDArray[np.float64]
-
-
-class Parts(msgspec.Struct, frozen=True):
-    """Boxes of one tensor for each placement of an operator: ``cpu`` and ``gpu`` are (placements, rank, 2)."""
-
-    cpu: Boxes
-    gpu: Boxes
 
 
 class Crossing(msgspec.Struct, frozen=True):
@@ -51,27 +43,37 @@ class Crossing(msgspec.Struct, frozen=True):
 
 def held(tensor: Tensor, placements: Sequence[Placement], axes: dict[str, Axis]) -> Parts:
     """What each processor holds of ``tensor``, an output of the operator with these placements."""
-    return _parts(tensor.shape, [_held(placement, axes) for placement in placements])
+    parts = _undivided(tensor.shape, placements)
+    for axis, rows, splits in _splits(placements, axes):
+        parts.cpu[rows, axis.index], parts.gpu[rows, axis.index] = ends(axis, splits).swapaxes(0, 1)
+    return parts
 
 
 def needed(operator: Operator, graph: OpGraph, placements: Sequence[Placement], axes: dict[str, Axis]) -> list[Parts]:
     """What each processor reads of each of the operator's inputs, in their order."""
-    shapes = [graph.tensors[tensor].shape for tensor in operator.inputs]
+    result = [_undivided(graph.tensors[tensor].shape, placements) for tensor in operator.inputs]
+    for axis, rows, splits in _splits(placements, axes):
+        for parts, read in zip(result, read_parts(operator, graph, axis, splits), strict=True):
+            parts.cpu[rows], parts.gpu[rows] = read.cpu, read.gpu
+    return result
+
+
+def _undivided(shape: Shape, placements: Sequence[Placement]) -> Parts:
+    """All for the processor that runs the operator alone, and nothing for the other."""
     on = np.array([placement.on for placement in placements])
-    result = []
-    for shape in shapes:
-        cpu, gpu = whole_boxes(shape, len(placements)), whole_boxes(shape, len(placements))
-        cpu[on == "gpu", 0, 1], gpu[on == "cpu", 0, 1] = 0, 0
-        result.append(Parts(cpu, gpu))
+    parts = Parts(whole_boxes(shape, len(placements)), whole_boxes(shape, len(placements)))
+    parts.cpu[on == "gpu", 0, 1] = parts.gpu[on == "cpu", 0, 1] = 0
+    return parts
+
+
+def _splits(
+    placements: Sequence[Placement], axes: dict[str, Axis]
+) -> Iterator[tuple[Axis, NDArray[np.intp], list[Placement]]]:
+    """By axis, the numbers of its splits among ``placements``, and the splits."""
     for name, axis in axes.items():
         rows = np.array([i for i, p in enumerate(placements) if p.on == "split" and p.axis == name], dtype=np.intp)
-        if not len(rows):
-            continue
-        ends = np.array([placements[i].parts(axis.extent) for i in rows.tolist()], dtype=np.int64)
-        both = read_boxes(operator, graph, axis, ends[:, :, 0].T.ravel(), ends[:, :, 1].T.ravel())
-        for parts, read in zip(result, both, strict=True):
-            parts.cpu[rows], parts.gpu[rows] = read[: len(rows)], read[len(rows) :]
-    return result
+        if len(rows):
+            yield axis, rows, [placements[i] for i in rows.tolist()]
 
 
 def volumes(tensor: Tensor, parts: Parts) -> tuple[Numbers, Numbers]:
@@ -82,7 +84,7 @@ def volumes(tensor: Tensor, parts: Parts) -> tuple[Numbers, Numbers]:
 
 def on_host(tensor: Tensor) -> Parts:
     """What the processors hold of the network's inputs and outputs: the CPU has all."""
-    return _parts(tensor.shape, [(None, _nothing(0))])
+    return _undivided(tensor.shape, [Placement("cpu")])
 
 
 def crossing(tensor: Tensor, producer: Parts, consumer: Parts, written: bool = True) -> Crossing:
@@ -108,22 +110,6 @@ def crossing(tensor: Tensor, producer: Parts, consumer: Parts, written: bool = T
         copied = size * np.maximum(*(_volume(boxes[..., 1] - boxes[..., 0]) for boxes in own))
         relayout[overlap] += copied * (_beyond(own, consumer.cpu) | _beyond(own, consumer.gpu))
     return Crossing(to[0], to[1], relayout)
-
-
-def _nothing(axis: int) -> Slab:
-    return Slab(axis, 0, 0)
-
-
-def _held(placement: Placement, axes: dict[str, Axis]) -> tuple[Need, Need]:
-    if placement.on == "split":
-        axis = axes[placement.axis]
-        cpu, gpu = placement.parts(axis.extent)
-        return Slab(axis.index, *cpu), Slab(axis.index, *gpu)
-    return (None, _nothing(0)) if placement.on == "cpu" else (_nothing(0), None)
-
-
-def _parts(shape: Shape, pairs: Sequence[tuple[Need, Need]]) -> Parts:
-    return Parts(boxes(shape, [cpu for cpu, _ in pairs]), boxes(shape, [gpu for _, gpu in pairs]))
 
 
 def _volume(extents: Boxes) -> Numbers:

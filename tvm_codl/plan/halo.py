@@ -4,15 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from tvm_codl.graph.many import Integers
 from tvm_codl.graph.opgraph import Operator, OpGraph, Shape
-from tvm_codl.graph.slab import Need
 from tvm_codl.graph.split import Axis, needs
+from tvm_codl.plan.plan import Placement
 
 Boxes = NDArray[np.int64]
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """Boxes of one tensor for each of some placements: ``cpu`` and ``gpu`` are (placements, rank, 2)."""
+
+    cpu: Boxes
+    gpu: Boxes
+
+
+def whole_boxes(shape: Shape, count: int) -> Boxes:
+    """Boxes of all of a tensor; one without axes counts as one index."""
+    result = np.zeros((count, len(shape or (1,)), 2), dtype=np.int64)
+    result[:, :, 1] = shape or (1,)
+    return result
 
 
 def read_boxes(operator: Operator, graph: OpGraph, axis: Axis, lo: Integers, hi: Integers) -> list[Boxes]:
@@ -28,17 +43,13 @@ def read_boxes(operator: Operator, graph: OpGraph, axis: Axis, lo: Integers, hi:
     return result
 
 
-def boxes(shape: Shape, parts: Sequence[Need]) -> Boxes:
-    """Parts of a tensor as boxes, shape (parts, rank, 2); a tensor without axes has one of one index."""
-    result = whole_boxes(shape, len(parts))
-    for row, part in enumerate(parts):
-        if part is not None:
-            result[row, part.axis] = (part.lo, part.hi)
-    return result
+def read_parts(operator: Operator, graph: OpGraph, axis: Axis, splits: Sequence[Placement]) -> list[Parts]:
+    """For each input what either processor reads of it, for each of the ``splits`` along ``axis``."""
+    lo, hi = ends(axis, splits).transpose(2, 1, 0).reshape(2, -1)
+    both = read_boxes(operator, graph, axis, lo, hi)
+    return [Parts(read[: len(splits)], read[len(splits) :]) for read in both]
 
 
-def whole_boxes(shape: Shape, count: int) -> Boxes:
-    """Boxes of all of a tensor."""
-    result = np.zeros((count, len(shape or (1,)), 2), dtype=np.int64)
-    result[:, :, 1] = shape or (1,)
-    return result
+def ends(axis: Axis, splits: Sequence[Placement]) -> Integers:
+    """Begin and end of the CPU's and of the GPU's part, shape (splits, 2, 2)."""
+    return np.array([split.parts(axis.extent) for split in splits], dtype=np.int64)

@@ -194,34 +194,12 @@ def piece_numbers(piece: split.Piece, graph: OpGraph, index: int | None) -> dict
 
     Of a piece that stands for many (:func:`.split.pieces`), a number is an array where theirs differ.
     """
-    operator = piece.operator
-    node = operator.body[anchor_of(operator.body)]
-    attrs, result = node.attrs, operator.body[-1].results
+    operator, body = piece.operator, piece.operator.body
+    node = body[anchor_of(body)]
     layout, data = layout_of(node), _argument(node, 0, piece)
-    batch, out_h, out_w, out_c = image(node.results[0], str(attrs.get("out_layout") or layout))
-    _, in_h, in_w, in_c = image(data, layout)
-    kernel_h, kernel_w = _kernel(node, piece)
-    pad_top, pad_left, pad_bottom, pad_right = _pads(attrs.get("padding"))
-    bytes_out = sum(bytes_of(shape, operator.body[-1].dtype) for shape in result)
-    return {
-        "batch": batch,
-        "out_h": out_h,
-        "out_w": out_w,
-        "out_c": out_c,
-        "in_h": in_h,
-        "in_w": in_w,
-        "in_c": in_c,
-        "kernel_h": kernel_h,
-        "kernel_w": kernel_w,
-        "stride": _first(attrs.get("strides"), 1),
-        "stride_w": _first(attrs.get("strides"), 1, -1),
-        "dilation": _first(attrs.get("dilation"), 1),
-        "dilation_w": _first(attrs.get("dilation"), 1, -1),
-        "groups": _first(attrs.get("groups"), 1),
-        "pad_top": pad_top,
-        "pad_left": pad_left,
-        "pad_bottom": pad_bottom,
-        "pad_right": pad_right,
+    bytes_out = sum(bytes_of(shape, body[-1].dtype) for shape in body[-1].results)
+    numbers = {
+        "groups": _first(node.attrs.get("groups"), 1),
         "flops": operator.flops,
         "bytes_in": sum(
             bytes_of(s, graph.tensors[i].dtype) for s, i in zip(piece.feed_shapes, operator.inputs, strict=True)
@@ -229,10 +207,18 @@ def piece_numbers(piece: split.Piece, graph: OpGraph, index: int | None) -> dict
         "bytes_weights": sum(bytes_of(const.shape, const.dtype) for const in operator.consts),
         "bytes_out": bytes_out,
         "bytes_data": bytes_of(data, node.dtype) if data else 0,
-        "bytes_relayout": bytes_out if index is not None and math.prod(result[0][:index]) > 1 else 0,
-        "exponentials": sum(math.prod(n.results[0]) for n in operator.body if n.op in EXPONENTIAL),
-        "body": len(operator.body),
+        "bytes_relayout": bytes_out if index is not None and math.prod(body[-1].results[0][:index]) > 1 else 0,
+        "exponentials": sum(math.prod(n.results[0]) for n in body if n.op in EXPONENTIAL),
+        "body": len(body),
     }
+    for name, attribute in (("stride", "strides"), ("dilation", "dilation")):
+        numbers[name], numbers[f"{name}_w"] = (_first(node.attrs.get(attribute), 1, at) for at in (0, -1))
+    out = image(node.results[0], str(node.attrs.get("out_layout") or layout))
+    numbers |= zip(("batch", "out_h", "out_w", "out_c"), out, strict=True)
+    numbers |= zip(("in_h", "in_w", "in_c"), image(data, layout)[1:], strict=True)
+    numbers |= zip(("kernel_h", "kernel_w"), _kernel(node, piece), strict=True)
+    numbers |= zip(("pad_top", "pad_left", "pad_bottom", "pad_right"), _pads(node.attrs.get("padding")), strict=True)
+    return numbers
 
 
 def layout_of(node: Node) -> str:
