@@ -33,6 +33,11 @@ def demand(operator: Operator, graph: OpGraph, want: Slab) -> Demand:
     extent = operator.body[-1].results[0][want.axis]
     if not 0 <= want.lo < want.hi <= extent:
         raise NoSplit(f"{want.lo}..{want.hi} is no part of an axis of {extent}")
+
+    def empty(part: Slab) -> bool:
+        # Most parts have the ends of ``want``, which is not empty.
+        return (part.lo is not want.lo or part.hi is not want.hi) and part.empty
+
     body, anchor = operator.body, anchor_of(operator.body)
     wanted: list[list[Need]] = [[] for _ in body]
     wanted[-1].append(want)
@@ -46,7 +51,7 @@ def demand(operator: Operator, graph: OpGraph, want: Slab) -> Demand:
             if index == anchor:
                 raise NoSplit(f"every piece would compute all of {node.op}")
             args: Sequence[Need] = (None,) * len(node.args)
-        elif need.empty:
+        elif empty(need):
             continue
         else:
             answer = answers[index] = _ask(operator, graph, node, need)
@@ -54,7 +59,7 @@ def demand(operator: Operator, graph: OpGraph, want: Slab) -> Demand:
         for ref, arg in zip(node.args, args, strict=True):
             if ref.source == "node":
                 wanted[ref.index].append(arg)
-            elif ref.source == "input" and (arg is None or not arg.empty):
+            elif ref.source == "input" and (arg is None or not empty(arg)):
                 read[ref.index].append(arg)
     return Demand(nodes, answers, [hull(parts) for parts in read])
 
@@ -63,10 +68,10 @@ def _ask(operator: Operator, graph: OpGraph, node: Node, need: Slab) -> Answer:
     row = RULES.get(node.op)
     if row is None or len(node.results) != 1:
         raise NoSplit(f"{node.op} has no split rule")
-    return row.split(Case(node.op, node.attrs, arg_shapes(operator, node, graph), node.results[0]), need)
+    return row.split(Case(node.op, node.attrs, _arg_shapes(operator, node, graph), node.results[0]), need)
 
 
-def arg_shapes(operator: Operator, node: Node, graph: OpGraph) -> tuple[Shape, ...]:
+def _arg_shapes(operator: Operator, node: Node, graph: OpGraph) -> tuple[Shape, ...]:
     """The shapes of a node's arguments, in the whole operator."""
     return tuple(
         graph.tensors[operator.inputs[ref.index]].shape

@@ -82,13 +82,12 @@ def _follow(
 
 def _cuts_alike(axis: Axis, shape: Shape, read: Parts) -> list[Placement | None]:
     """For each placement behind, the split along ``axis`` whose parts hold what it reads; None where there is none."""
-    step, extent, others = axis.granule, axis.extent, whole_boxes(shape[: axis.index] + shape[axis.index + 1 :], 1)
+    step, extent = axis.granule, axis.extent
     # A part covers the other axes.
-    cpu_full, gpu_full = (
-        (np.delete(boxes, axis.index, axis=1) == others).all(axis=(1, 2)) for boxes in (read.cpu, read.gpu)
-    )
+    full = (np.concatenate([read.cpu, read.gpu], axis=1) == np.tile(whole_boxes(shape, 1), (2, 1))).all(axis=2)
+    full[:, [axis.index, axis.index + len(shape)]] = True
     end, start = -(-read.cpu[:, axis.index, 1] // step) * step, read.gpu[:, axis.index, 0] // step * step
-    fits = cpu_full & gpu_full & (end > 0) & (end < extent) & (start > 0) & (start < extent)
+    fits = full.all(axis=1) & (end > 0) & (end < extent) & (start > 0) & (start < extent)
     splits: list[Placement | None] = []
     for fit, hi, lo in zip(fits.tolist(), end.tolist(), start.tolist(), strict=True):
         at = (hi + lo) // 2 // step * step

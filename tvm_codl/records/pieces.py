@@ -6,7 +6,7 @@ and equal those of :class:`Workload`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
 import msgspec
@@ -32,9 +32,6 @@ class _Group(msgspec.Struct, frozen=True):
     lo: Any
     hi: Any
     numbers: Any
-
-    def __len__(self) -> int:
-        return len(self.lo)
 
 
 class Pieces(Sequence[Workload]):
@@ -72,7 +69,7 @@ class Pieces(Sequence[Workload]):
         return place
 
     def __len__(self) -> int:
-        return sum(map(len, self._groups))
+        return sum(len(group.lo) for group in self._groups)
 
     @overload
     def __getitem__(self, index: int) -> Workload: ...
@@ -85,13 +82,19 @@ class Pieces(Sequence[Workload]):
             return [self[i] for i in range(*index.indices(len(self)))]
         at = index + len(self) if index < 0 else index
         for group in self._groups:
-            if 0 <= at < len(group):
-                if group.axis is None:
-                    return self.wholes[group.operator]
-                place = group.axis.name, int(group.lo[at]), int(group.hi[at])
-                return workloads(self._operators[group.operator], self.graph, [place])[0]
-            at -= len(group)
+            if 0 <= at < len(group.lo):
+                return self._workload(group, at)
+            at -= len(group.lo)
         raise IndexError(index)
+
+    def __iter__(self) -> Iterator[Workload]:
+        return (self._workload(group, at) for group in self._groups for at in range(len(group.lo)))
+
+    def _workload(self, group: _Group, at: int) -> Workload:
+        if group.axis is None:
+            return self.wholes[group.operator]
+        piece = group.axis.name, int(group.lo[at]), int(group.hi[at])
+        return workloads(self._operators[group.operator], self.graph, [piece])[0]
 
     @property
     def numbers(self) -> Integers:
@@ -99,11 +102,11 @@ class Pieces(Sequence[Workload]):
 
     @property
     def whole_of(self) -> list[int]:
-        return [group.operator for group in self._groups for _ in range(len(group))]
+        return [group.operator for group in self._groups for _ in range(len(group.lo))]
 
     @property
     def axes(self) -> list[str]:
-        return [name for group in self._groups for name in [group.axis.name if group.axis else ""] * len(group)]
+        return [name for group in self._groups for name in [group.axis.name if group.axis else ""] * len(group.lo)]
 
     @property
     def sizes(self) -> Integers:
@@ -113,7 +116,7 @@ class Pieces(Sequence[Workload]):
     @property
     def extents(self) -> Integers:
         """The cut axis's units in the whole operator; 1 for a whole operator."""
-        extents = ([group.axis.extent if group.axis else 1] * len(group) for group in self._groups)
+        extents = ([group.axis.extent if group.axis else 1] * len(group.lo) for group in self._groups)
         return np.array([extent for group in extents for extent in group], dtype=np.int64)
 
     @property
@@ -123,7 +126,7 @@ class Pieces(Sequence[Workload]):
         for group in self._groups:
             whole, axis = self.wholes[group.operator], group.axis
             if axis is None:
-                keys += [whole.key] * len(group)
+                keys += [whole.key] * len(group.lo)
                 continue
             # The text is the same for all of them, but for the ends.
             text = whole.cut_key(Cut(axis.name, axis.index, -1, -2, axis.extent))
