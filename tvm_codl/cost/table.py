@@ -8,8 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_codl.records.arithmetic import NUMBERS
-from tvm_codl.records.pieces import Pieces, numbers_of
+from tvm_codl.records.pieces import NUMBERS, Pieces, numbers_of
 from tvm_codl.records.workload import Workload
 
 Integers = NDArray[np.int64]

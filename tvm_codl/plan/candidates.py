@@ -186,7 +186,7 @@ def _halves(wholes: Pieces, splits: Mapping[int, Sequence[Placement]], axes: Axe
         for name, axis in axes.get(operator.id, {}).items() if operator.id in splits else ():
             ends = [s.parts(axis.extent) for s in splits[operator.id] if s.axis == name]
             if ends:
-                add_halves(cpu, gpu, operator, name, [end for (_, end), _ in ends], [start for _, (start, _) in ends])
+                add_halves(cpu, gpu, operator, name, ends)
     return cpu, gpu
 
 

@@ -18,8 +18,9 @@ from tvm_codl.graph.dtype import bytes_of
 from tvm_codl.graph.opgraph import Operator, OpGraph, Tensor
 from tvm_codl.graph.split import Axis
 from tvm_codl.plan.candidates import Axes, Candidate
-from tvm_codl.plan.crossing import Crossing, Parts, crossing, held, needed, on_host, volumes
+from tvm_codl.plan.crossing import Crossing, crossing, held, needed, on_host, volumes
 from tvm_codl.plan.eliminate import Table
+from tvm_codl.plan.halo import Parts
 from tvm_codl.plan.plan import Placement
 from tvm_codl.plan.simulate import CPU, GPU, Part, Step, Times, replay
 

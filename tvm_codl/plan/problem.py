@@ -55,7 +55,7 @@ class Problem:
         for (node, name), alike in groupby(wanted, key=lambda one: (one[0], one[1].axis)):
             operator = self.graph.operators[node]
             ends = [placement.parts(self.axes[operator.id][name].extent) for _, placement in alike]
-            add_halves(cpu, gpu, operator, name, [end for (_, end), _ in ends], [start for _, (start, _) in ends])
+            add_halves(cpu, gpu, operator, name, ends)
         times = (self.costs.predict(cpu, "cpu"), self.costs.predict(gpu, "gpu")) if wanted else ((), ())
         return [Candidate(placement, float(c), float(g)) for (_, placement), c, g in zip(wanted, *times, strict=True)]
 
