@@ -27,7 +27,7 @@ import numpy as np
 from tvm_codl.cli.options import phone_options
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cost.model import CostModel, samples_of
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.frontend.load import load_model
 from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.measure.budget import Budget
@@ -47,7 +47,7 @@ from tvm_codl.report.statistics import Statistics
 RESAMPLES = 2000
 
 
-def exhaustive(prepared: Prepared, records: list[Record], sharing: SharingCost) -> dict[str, Plan]:
+def exhaustive(prepared: Prepared, records: list[Record], sharing: TransferCost) -> dict[str, Plan]:
     """The two plans of the whole grid."""
     graph, axes = prepared.graph, prepared.axes
     model = CostModel.fit(samples_of(records))

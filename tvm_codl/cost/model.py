@@ -5,7 +5,7 @@ A prediction takes the nearest thing that was measured and learns only the rest:
 1. A workload that was measured costs what was measured.
 2. Any other costs what is learned from all samples (:mod:`.learned`): a sum over what the kernel that will run does, and
    gradient-boosted trees (xgboost) on what that leaves of log-time.
-3. Where other cuts of the same operator were measured, the curve is moved to go through them (:mod:`.anchors`).
+3. Where other cuts of the same operator were measured, the curve is moved to go through them (:mod:`.calibration`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import xgboost as xgb
 from numpy.typing import NDArray
 
-from tvm_codl.cost.anchors import Anchors, Curve, Place, Trust, anchors
+from tvm_codl.cost.calibration import Calibration, Curve, Place, Trust, calibrate
 from tvm_codl.cost.device import DeviceFacts
 from tvm_codl.cost.features import NAMES, Describer, joined
 from tvm_codl.cost.learned import Learned, learn
@@ -46,7 +46,7 @@ class _Processor(msgspec.Struct):
 
     measured: dict[str, tuple[float, float]]
     learned: Learned | None
-    anchors: Anchors
+    calibration: Calibration
 
 
 class CostModel:
@@ -99,7 +99,7 @@ class CostModel:
         measured = {s.workload.key: (s.ms, s.sigma) for s in samples if s.device == self.device}
         finite = [s for s in samples if 0 < s.ms < math.inf]
         if not finite:
-            return _Processor(measured, None, Anchors({}, {}, Trust()))
+            return _Processor(measured, None, Calibration({}, {}, Trust()))
         by_device: dict[DeviceFacts, list[Sample]] = {}
         for sample in finite:
             by_device.setdefault(sample.device, []).append(sample)
@@ -112,7 +112,7 @@ class CostModel:
         missed = log_ms - learned.log_ms(described)
         here = [i for i, s in enumerate(ordered) if s.device == self.device]
         at = np.array(here, dtype=np.intp)
-        found = anchors([ordered[i].workload for i in here], log_ms[at], missed[at], left_out[at])
+        found = calibrate([ordered[i].workload for i in here], log_ms[at], missed[at], left_out[at])
         return _Processor(measured, learned, found)
 
     def _describer(self, processor: Processor, device: DeviceFacts) -> Describer:
@@ -165,7 +165,7 @@ class CostModel:
         pieces = np.array([i for i, axis in enumerate(axes) if axis], dtype=np.intp)
         if len(pieces):
             places: list[Place] = [(wholes[i], axes[i]) for i in pieces.tolist()]
-            moved = known.anchors.move(places, sizes[pieces], log_ms[pieces], spread[pieces])
+            moved = known.calibration.move(places, sizes[pieces], log_ms[pieces], spread[pieces])
             log_ms[pieces], spread[pieces] = moved
         ms = np.exp(log_ms)
         for i, key in enumerate(keys):
@@ -237,7 +237,7 @@ def _places(workloads: Sequence[Workload]) -> tuple[list[str], list[str], list[s
 
 
 def _to_json(known: _Processor) -> dict[str, Any]:
-    found = known.anchors
+    found = known.calibration
     return {
         "measured": {key: value for key, value in known.measured.items() if math.isfinite(value[0])},
         # JSON has no infinity.
@@ -256,7 +256,7 @@ def _from_json(value: Mapping[str, Any]) -> _Processor:
     return _Processor(
         {**measured, **dict.fromkeys(failed, (math.inf, LEAST_SIGMA))},
         None if value["learned"] is None else Learned.from_json(value["learned"]),
-        Anchors(
+        Calibration(
             {(key, axis): curve for key, axis, curve in curves},
             msgspec.convert(value["wholes"], dict[str, float]),
             msgspec.convert(value["trust"], Trust),

@@ -18,7 +18,7 @@ from typing import Protocol
 import msgspec
 
 from tvm_codl.cost.model import CostModel
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UsageError
 from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.graph.split import Axis
@@ -89,7 +89,7 @@ def guide(
     graph: OpGraph,
     axes: Axes,
     meter: Meter,
-    sharing: SharingCost,
+    sharing: TransferCost,
     budget: Budget,
     *,
     fit: Fit,

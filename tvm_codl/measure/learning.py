@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from tvm_codl.cost.device import DeviceFacts
-from tvm_codl.cost.kept_sharing import keep_sharing, usual_sharing
 from tvm_codl.cost.model import CostModel, samples_of
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfer_store import load_usual_transfer_cost, save_transfer_cost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.graph.footprint import touched_bytes
 from tvm_codl.kernels.toolchain import Toolchain, toolchain
@@ -77,8 +77,8 @@ def learn(
     with RecordStore(records or default_records()) as store:
         session = measuring(prepared, phone, tools, store, log)
         sharing = measure_sharing(phone, tools.cpu, tools.gpu)
-        keep_sharing(store.path, phone.profile.name, tools.kernel_id, sharing)
-        sharing = usual_sharing(store.path, phone.profile.name, tools.kernel_id) or sharing
+        save_transfer_cost(store.path, phone.profile.name, tools.kernel_id, sharing)
+        sharing = load_usual_transfer_cost(store.path, phone.profile.name, tools.kernel_id) or sharing
         log(
             f"a wait costs {sharing.wait_cpu_ms * 1e3:.0f} us, a change of layout {sharing.relayout_ms_per_mb:.2f} ms/MB"
         )
@@ -106,7 +106,7 @@ def learn(
 
 
 def priced(
-    prepared: Prepared, model: CostModel, sharing: SharingCost, device: str, runs: Sequence[PlanRecord]
+    prepared: Prepared, model: CostModel, sharing: TransferCost, device: str, runs: Sequence[PlanRecord]
 ) -> Problem:
     """A network with what was learned of its costs on a device, and by how much its plans and others' took longer there:
     ``runs`` are plans that were run, with the kernels of today."""

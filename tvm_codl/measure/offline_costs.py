@@ -13,8 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tvm_codl.cost.kept_sharing import kept_sharing, usual_sharing
 from tvm_codl.cost.model import CostModel
+from tvm_codl.cost.transfer_store import load_transfer_cost, load_usual_transfer_cost
 from tvm_codl.device.power import Power
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
@@ -72,8 +72,8 @@ def recall(
         tools = toolchain(profile, tuning_records)
         runs = list(store.plans(device=name, build=tools.kernel_id))
     own = [record for record in known if record.build == tools.kernel_id]
-    kept = kept_sharing(path, name, tools.kernel_id)
-    sharing = usual_sharing(path, name, tools.kernel_id)
+    kept = load_transfer_cost(path, name, tools.kernel_id)
+    sharing = load_usual_transfer_cost(path, name, tools.kernel_id)
     if not own or kept is None or sharing is None:
         what = "measurement" if not own else "sharing costs"
         raise NotKept(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tvm_codl.cost.model import CostModel
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import CheckFailed, UsageError
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.graph.opgraph import OpGraph
@@ -123,7 +123,7 @@ def seeds(networks: Mapping[str, Prepared], most: int) -> dict[str, list[Probe]]
     return {name: probes for name, probes in found.items() if probes}
 
 
-def predict(name: str, graph: OpGraph, axes: Axes, model: CostModel, sharing: SharingCost) -> Predicted:
+def predict(name: str, graph: OpGraph, axes: Axes, model: CostModel, sharing: TransferCost) -> Predicted:
     """A network's latency on each processor alone and under the best plan by prediction."""
     found = find(graph, candidates(graph, axes, model), sharing, axes, name)
     wholes = [Workload.of(o, graph) for o in graph.operators]

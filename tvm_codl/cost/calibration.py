@@ -1,4 +1,4 @@
-"""Anchors: what measured cuts of an operator say about its other cuts.
+"""Calibration: what measured cuts of an operator say about its other cuts.
 
 Where the learned curve is wrong for one cut it is wrong by nearly as much for its neighbours, so the error is
 interpolated between measured sizes: the curve goes through every measurement.  How much surer a prediction becomes, by its
@@ -41,7 +41,7 @@ class Trust(msgspec.Struct, frozen=True):
         return result
 
 
-class Anchors(msgspec.Struct, frozen=True):
+class Calibration(msgspec.Struct, frozen=True):
     """``curves`` of axes with a measured cut, and ``wholes``: of each measured operator what is missed."""
 
     curves: dict[Place, Curve]
@@ -68,7 +68,7 @@ class Anchors(msgspec.Struct, frozen=True):
         return log_ms, sigma
 
 
-def anchors(workloads: Sequence[Workload], log_ms: Rows, missed: Rows, left_out: Rows) -> Anchors:
+def calibrate(workloads: Sequence[Workload], log_ms: Rows, missed: Rows, left_out: Rows) -> Calibration:
     """``missed`` is what the learned curve misses of each sample, ``left_out`` the same with its shape left out."""
     wholes = {w.key: float(missed[i]) for i, w in enumerate(workloads) if w.cut is None}
     whole_left = {w.key: float(left_out[i]) for i, w in enumerate(workloads) if w.cut is None}
@@ -95,7 +95,7 @@ def anchors(workloads: Sequence[Workload], log_ms: Rows, missed: Rows, left_out:
         order = sorted(points)
         curves[place] = Curve([float(s) for s in order], [points[s][0] for s in order], [points[s][1] for s in order])
         held_out[place] = Curve(curves[place].sizes, [points[s][2] for s in order], curves[place].log_ms)
-    return Anchors(curves, wholes, _trust(held_out, whole_left))
+    return Calibration(curves, wholes, _trust(held_out, whole_left))
 
 
 def _trust(curves: dict[Place, Curve], wholes: dict[str, float]) -> Trust:

@@ -15,24 +15,24 @@ from typing import Any
 import msgspec
 
 from tvm_codl.cost.contention import usual_contention
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 
 #: Of so many measurements the median is believed.
 LOOKS = 5
 
 
-class KeptSharing(msgspec.Struct, frozen=True):
+class StoredTransferCost(msgspec.Struct, frozen=True):
     """``build`` names compiler and schedules as in :class:`~tvm_codl.records.record.Record`; ``when`` is Unix time."""
 
     device: str
     build: str
     when: float
-    sharing: SharingCost
+    sharing: TransferCost
 
 
-def keep_sharing(store: Path, device: str, build: str, sharing: SharingCost) -> None:
+def save_transfer_cost(store: Path, device: str, build: str, sharing: TransferCost) -> None:
     """Appends what was measured now, for the record store at ``store``."""
-    line = msgspec.json.encode(KeptSharing(device, build, time.time(), sharing)) + b"\n"
+    line = msgspec.json.encode(StoredTransferCost(device, build, time.time(), sharing)) + b"\n"
     with _file(store).open("ab+") as file:
         if file.tell():
             file.seek(-1, 2)
@@ -41,12 +41,12 @@ def keep_sharing(store: Path, device: str, build: str, sharing: SharingCost) -> 
         file.write(line)
 
 
-def kept_sharing(store: Path, device: str, build: str) -> KeptSharing | None:
+def load_transfer_cost(store: Path, device: str, build: str) -> StoredTransferCost | None:
     """What was kept last of this device and build; None for nothing.  Lines of other versions are passed over."""
     return next(iter(_kept(store, device, build)), None)
 
 
-def usual_sharing(store: Path, device: str, build: str) -> SharingCost | None:
+def load_usual_transfer_cost(store: Path, device: str, build: str) -> TransferCost | None:
     """The median of each cost over what was kept last, :data:`LOOKS` times at most; None for nothing.
 
     A few seconds of measuring meet a phone in one state, and a wait or a slow-down that is twice as long in the next
@@ -55,7 +55,7 @@ def usual_sharing(store: Path, device: str, build: str) -> SharingCost | None:
     found = [one.sharing for one in _kept(store, device, build)[:LOOKS]]
     if not found:
         return None
-    usual = msgspec.convert(_middle([msgspec.to_builtins(one) for one in found]), SharingCost)
+    usual = msgspec.convert(_middle([msgspec.to_builtins(one) for one in found]), TransferCost)
     return msgspec.structs.replace(usual, contention=usual_contention([one.contention for one in found]))
 
 
@@ -66,7 +66,7 @@ def _middle(values: Sequence[Any]) -> Any:
     return statistics.median_low(values)
 
 
-def _kept(store: Path, device: str, build: str) -> list[KeptSharing]:
+def _kept(store: Path, device: str, build: str) -> list[StoredTransferCost]:
     """The newest first."""
     try:
         lines = _file(store).read_bytes().splitlines()
@@ -75,7 +75,7 @@ def _kept(store: Path, device: str, build: str) -> list[KeptSharing]:
     found = []
     for line in reversed(lines):
         try:
-            one = msgspec.json.decode(line, type=KeptSharing)
+            one = msgspec.json.decode(line, type=StoredTransferCost)
         except msgspec.DecodeError:
             continue
         if (one.device, one.build) == (device, build):

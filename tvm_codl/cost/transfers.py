@@ -1,4 +1,4 @@
-"""SharingCost: what it costs that two processors work on one network, apart from the kernels."""
+"""TransferCost: what it costs that two processors work on one network, apart from the kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm_codl.errors import UserError
 Bytes = NDArray[np.float64]
 
 
-class SharingCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TransferCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Milliseconds, as measured on one device.
 
     ``wait_cpu_ms``: the CPU waits for something that the GPU has just finished (event until a CPU thread goes on).
@@ -84,7 +84,7 @@ class SharingCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Path(path).write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
 
     @classmethod
-    def load(cls, path: str | Path) -> SharingCost:
+    def load(cls, path: str | Path) -> TransferCost:
         """Raises :class:`UserError` for a file that does not hold sharing costs."""
         try:
             return msgspec.json.decode(Path(path).read_bytes(), type=cls)
