@@ -13,7 +13,7 @@ from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError, UserError
 
 if TYPE_CHECKING:
-    from tvm_codl.cost.evaluation import Result, Scatter
+    from tvm_codl.cost.evaluation.metrics import Result, Scatter
 
 
 @click.command()
@@ -78,7 +78,7 @@ def _check_usage() -> None:
 def _on_records(
     records: Path | None, model_file: Path | None, device: str, build: str, tuning_records: Path | None
 ) -> tuple[list[Result], list[Scatter], str, object]:
-    from tvm_codl.cost.held_out import hold_out, judge
+    from tvm_codl.cost.evaluation.held_out import hold_out, judge
     from tvm_codl.cost.model import CostModel
     from tvm_codl.cost.training import choose
     from tvm_codl.kernels.tuned_records import used

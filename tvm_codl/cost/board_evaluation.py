@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_codl.cost.baselines import BASELINES, Amounts
 from tvm_codl.cost.ensemble import FULL, Ensemble, Settings
-from tvm_codl.cost.evaluation import Result, folds, metrics
+from tvm_codl.cost.evaluation.baselines import BASELINES, Amounts
+from tvm_codl.cost.evaluation.metrics import Result, folds, metrics
 from tvm_codl.cost.phone_data import LEARNED, TREES, plain_trees
 from tvm_codl.errors import UserError
 

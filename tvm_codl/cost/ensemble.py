@@ -14,7 +14,7 @@ import numpy as np
 import xgboost as xgb
 from numpy.typing import NDArray
 
-from tvm_codl.cost.evaluation import deviations, folds
+from tvm_codl.cost.evaluation.metrics import deviations, folds
 from tvm_codl.cost.process import Process
 from tvm_codl.errors import UserError
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import xgboost as xgb
 
-from tvm_codl.cost.evaluation import deviations, folds
+from tvm_codl.cost.evaluation.metrics import deviations, folds
 from tvm_codl.cost.features import Described
 from tvm_codl.cost.prior import Prior, total
 from tvm_codl.cost.table import Rows

@@ -12,10 +12,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from tvm_codl.cost.baselines import BASELINES
 from tvm_codl.cost.board_evaluation import RK3399, evaluate_board
 from tvm_codl.cost.ensemble import FULL, Ensemble, Settings
-from tvm_codl.cost.evaluation import Metrics, Result, Scatter, holdout, metrics, pooled
+from tvm_codl.cost.evaluation.baselines import BASELINES
+from tvm_codl.cost.evaluation.metrics import Metrics, Result, Scatter, holdout, metrics, pooled
 from tvm_codl.cost.phone_data import LEARNED, TREES, Data, Floats, Indices, plain_trees
 from tvm_codl.cost.phone_features import WORK, WORK_SLOPE, amounts
 from tvm_codl.cost.phone_few import FewShot, few_shot

@@ -12,8 +12,8 @@ from math import ceil, prod
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_codl.cost.baselines import Amounts
 from tvm_codl.cost.delegate import GPUS, Gpu, schedule
+from tvm_codl.cost.evaluation.baselines import Amounts
 from tvm_codl.cost.phone_rows import PhoneOperator
 from tvm_codl.errors import UserError
 

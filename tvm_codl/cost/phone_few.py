@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from tvm_codl.cost.ensemble import Ensemble, Settings
-from tvm_codl.cost.evaluation import Metrics, holdout, metrics, pooled
+from tvm_codl.cost.evaluation.metrics import Metrics, holdout, metrics, pooled
 from tvm_codl.cost.phone_additive import AdditiveTime
 from tvm_codl.cost.phone_data import LEARNED, TREES, Data, Floats, Indices, plain_trees
 from tvm_codl.cost.phone_features import WORK

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tvm_codl.cost.device import DeviceFacts
-from tvm_codl.cost.held_out import HeldOut, hold_out
+from tvm_codl.cost.evaluation.held_out import HeldOut, hold_out
 from tvm_codl.cost.model import CostModel
 from tvm_codl.cost.samples import Sample, newest_build, samples_of
 from tvm_codl.errors import UserError

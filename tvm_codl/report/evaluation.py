@@ -9,7 +9,7 @@ from html import escape
 import numpy as np
 from rich.table import Table
 
-from tvm_codl.cost.evaluation import Result, Scatter
+from tvm_codl.cost.evaluation.metrics import Result, Scatter
 from tvm_codl.cost.phone_few import FewShot
 
 _PANEL, _GAP, _LEFT, _TOP, _FOOT = 300, 70, 60, 50, 60

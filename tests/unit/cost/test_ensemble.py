@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tvm_codl.cost.ensemble import QUICK, Ensemble, Settings
-from tvm_codl.cost.evaluation import holdout, metrics
+from tvm_codl.cost.evaluation.metrics import holdout, metrics
 from tvm_codl.errors import UserError
 
 Rows = NDArray[np.float64]

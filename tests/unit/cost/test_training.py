@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.cost.latency import latency, network, pieces
 from tvm_codl.cost.device import DeviceFacts
-from tvm_codl.cost.held_out import RESOLVED_MS, hold_out, judge
+from tvm_codl.cost.evaluation.held_out import RESOLVED_MS, hold_out, judge
 from tvm_codl.cost.model import CostModel
 from tvm_codl.cost.samples import kept, own_sigma, shape_of, typical
 from tvm_codl.cost.training import choose, train

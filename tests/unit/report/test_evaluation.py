@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tvm_codl.cost.evaluation import Result, Scatter, metrics
+from tvm_codl.cost.evaluation.metrics import Result, Scatter, metrics
 from tvm_codl.report.evaluation import picture, table
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_codl.cost.evaluation import deviations, folds, holdout, metrics, pooled
+from tvm_codl.cost.evaluation.metrics import deviations, folds, holdout, metrics, pooled
 from tvm_codl.errors import CheckFailed, UserError
 
 GROUPS = st.lists(st.integers(0, 12), min_size=2, max_size=60).filter(lambda groups: len(set(groups)) > 1)
