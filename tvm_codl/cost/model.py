@@ -155,7 +155,7 @@ class CostModel:
             return np.full(len(workloads), math.inf), np.full(len(workloads), LEAST_SIGMA)
         facts = device or self.device
         described = self._describer(processor, facts)(workloads)
-        log_ms, sigma = known.learned.both(described) if sure else (known.learned.log_ms(described), None)
+        log_ms, sigma = known.learned.estimate(described) if sure else (known.learned.log_ms(described), None)
         spread = np.full(len(log_ms), LEAST_SIGMA) if sigma is None else sigma
         if facts != self.device:
             return np.exp(log_ms), spread
@@ -180,7 +180,7 @@ class CostModel:
         """Of each operator, how many channels and rows the tiles of its kernels take: cuts at multiples leave no tails."""
         found: list[dict[str, int]] = [{} for _ in workloads]
         for processor in PROCESSORS:
-            s = self._describer(processor, self.device)(workloads).schedules
+            s = self._describer(processor, self.device).schedules(workloads)
             tiled = (s.task == CONVOLUTION) | (s.task == PRODUCT)
             channels = np.where(tiled, s.lanes * s.blocks, np.where(s.task == STRIPS, s.lanes, 0)).tolist()
             rows = np.where(s.task != NONE, s.rows, 0).tolist()

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from tvm_codl.cost.device import DeviceFacts
 from tvm_codl.cost.evaluation.baselines import BASELINES, Amounts
-from tvm_codl.cost.evaluation.metrics import Metrics, Result, Scatter, folds, metrics
+from tvm_codl.cost.evaluation.metrics import Metrics, Result, Scatter, metrics
+from tvm_codl.cost.folds import folds
 from tvm_codl.cost.model import PROCESSORS, CostModel
 from tvm_codl.cost.samples import Sample, shape_of
 from tvm_codl.errors import UserError

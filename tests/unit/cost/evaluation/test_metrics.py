@@ -2,13 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tvm_codl.cost.evaluation.metrics import deviations, folds, holdout, metrics, pooled
-from tvm_codl.errors import CheckFailed, UserError
-
-GROUPS = st.lists(st.integers(0, 12), min_size=2, max_size=60).filter(lambda groups: len(set(groups)) > 1)
+from tvm_codl.cost.evaluation.metrics import metrics
+from tvm_codl.cost.learned import deviations
+from tvm_codl.errors import CheckFailed
 
 
 def test_metrics_by_hand() -> None:
@@ -29,38 +26,3 @@ def test_a_normal_interval() -> None:
 def test_what_is_no_prediction_is_refused(predicted: list[float]) -> None:
     with pytest.raises(CheckFailed):
         metrics(np.ones(2), np.array(predicted))
-
-
-def test_pooled_is_the_mean_of_figures_and_keeps_what_is_not_stated_unstated() -> None:
-    first = metrics(np.ones(2), np.array([1.0, 1.2]), np.ones(2))
-    second = metrics(np.ones(4), np.full(4, 1.3))
-    found = pooled([first, second])
-    assert (found.n, found.within_10) == (6, 0.25)
-    assert found.coverage_90 is None
-    with pytest.raises(CheckFailed):
-        pooled([])
-
-
-@given(GROUPS, st.integers(0, 5))
-def test_no_group_lies_on_both_sides(groups: list[int], seed: int) -> None:
-    splits = [holdout(groups, 0.3, seed), *folds(groups, 4, seed)]
-    for training, test in splits:
-        assert len(training) and len(test)
-        assert sorted([*training, *test]) == list(range(len(groups)))
-        assert not {groups[i] for i in training} & {groups[i] for i in test}
-    tests = [i for _, test in splits[1:] for i in test]
-    assert sorted(tests) == list(range(len(groups)))
-
-
-@given(GROUPS, st.randoms())
-def test_a_split_does_not_depend_on_the_order_of_samples(groups: list[int], random) -> None:  # type: ignore[no-untyped-def]
-    shuffled = list(groups)
-    random.shuffle(shuffled)
-    assert {groups[i] for i in holdout(groups, 0.3, 1)[1]} == {shuffled[i] for i in holdout(shuffled, 0.3, 1)[1]}
-
-
-def test_one_group_cannot_be_held_out() -> None:
-    with pytest.raises(UserError):
-        holdout(["a", "a"])
-    with pytest.raises(UserError):
-        folds(["a", "a"])
