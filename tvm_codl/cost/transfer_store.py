@@ -1,7 +1,7 @@
-"""What sharing costs, kept beside a record store, so that plans can be priced again without the phone.
+"""Measured transfer costs beside a record store, so that planning again does not need the phone.
 
-An append-only file of JSON lines, ``records.sharing.jsonl`` for ``records.sqlite``: a process that is killed loses at
-most the line that it was writing.
+An append-only file of JSON lines, ``records.sharing.jsonl`` for ``records.sqlite``: a killed process loses at most the
+line that it was writing.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import msgspec
 from tvm_codl.cost.contention import usual_contention
 from tvm_codl.cost.transfers import TransferCost
 
-#: Of so many measurements the median is believed.
-LOOKS = 5
+#: The median is taken of as many measurements, the newest.
+NEWEST = 5
 
 
 class StoredTransferCost(msgspec.Struct, frozen=True):
@@ -31,56 +31,55 @@ class StoredTransferCost(msgspec.Struct, frozen=True):
 
 
 def save_transfer_cost(store: Path, device: str, build: str, sharing: TransferCost) -> None:
-    """Appends what was measured now, for the record store at ``store``."""
+    """Append what was measured now to the file beside the record store ``store``."""
     line = msgspec.json.encode(StoredTransferCost(device, build, time.time(), sharing)) + b"\n"
     with _file(store).open("ab+") as file:
         if file.tell():
             file.seek(-1, 2)
-            # What a process was writing when it was killed must not spoil this line.
+            # A killed process may have left an unfinished line.
             line = line if file.read(1) == b"\n" else b"\n" + line
         file.write(line)
 
 
 def load_transfer_cost(store: Path, device: str, build: str) -> StoredTransferCost | None:
-    """What was kept last of this device and build; None for nothing.  Lines of other versions are passed over."""
-    return next(iter(_kept(store, device, build)), None)
+    """The newest of this device and build, or None.  Lines of other versions are skipped."""
+    return next(iter(_load(store, device, build)), None)
 
 
 def load_usual_transfer_cost(store: Path, device: str, build: str) -> TransferCost | None:
-    """The median of each cost over what was kept last, :data:`LOOKS` times at most; None for nothing.
+    """The median of each cost over the newest :data:`NEWEST` measurements, or None.
 
-    A few seconds of measuring meet a phone in one state, and a wait or a slow-down that is twice as long in the next
-    session is rather that state than the phone.
+    One session measures one state of the phone: waits and slow-downs may double in the next.
     """
-    found = [one.sharing for one in _kept(store, device, build)[:LOOKS]]
-    if not found:
+    costs = [stored.sharing for stored in _load(store, device, build)[:NEWEST]]
+    if not costs:
         return None
-    usual = msgspec.convert(_middle([msgspec.to_builtins(one) for one in found]), TransferCost)
-    return msgspec.structs.replace(usual, contention=usual_contention([one.contention for one in found]))
+    medians = msgspec.convert(_median([msgspec.to_builtins(cost) for cost in costs]), TransferCost)
+    return msgspec.structs.replace(medians, contention=usual_contention([cost.contention for cost in costs]))
 
 
-def _middle(values: Sequence[Any]) -> Any:
-    """Of each number in values of one structure; of an even count the lower middle, which was measured."""
+def _median(values: Sequence[Any]) -> Any:
+    """The lower median, number by number, of values of one structure."""
     if isinstance(values[0], Mapping):
-        return {key: _middle([value[key] for value in values]) for key in values[0]}
+        return {key: _median([value[key] for value in values]) for key in values[0]}
     return statistics.median_low(values)
 
 
-def _kept(store: Path, device: str, build: str) -> list[StoredTransferCost]:
+def _load(store: Path, device: str, build: str) -> list[StoredTransferCost]:
     """The newest first."""
     try:
         lines = _file(store).read_bytes().splitlines()
     except FileNotFoundError:
         return []
-    found = []
+    costs = []
     for line in reversed(lines):
         try:
-            one = msgspec.json.decode(line, type=StoredTransferCost)
+            stored = msgspec.json.decode(line, type=StoredTransferCost)
         except msgspec.DecodeError:
             continue
-        if (one.device, one.build) == (device, build):
-            found.append(one)
-    return found
+        if (stored.device, stored.build) == (device, build):
+            costs.append(stored)
+    return costs
 
 
 def _file(store: Path) -> Path:

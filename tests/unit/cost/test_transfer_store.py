@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tvm_codl.cost.contention import Contention, Side
-from tvm_codl.cost.transfer_store import LOOKS, load_transfer_cost, load_usual_transfer_cost, save_transfer_cost
+from tvm_codl.cost.transfer_store import NEWEST, load_transfer_cost, load_usual_transfer_cost, save_transfer_cost
 from tvm_codl.cost.transfers import TransferCost
 
 FIRST = TransferCost(0.5, 0.25, contention=Contention(Side(0.1, 4.0), bandwidth=3.0))
@@ -50,6 +50,6 @@ def test_what_is_usual_is_each_costs_median_of_the_last_looks(tmp_path: Path) ->
     save_transfer_cost(store, "phone", "other", SECOND)
     found = load_usual_transfer_cost(store, "phone", "b")
     assert found == TransferCost(0.5, 0.25, contention=Contention(Side(0.2), bandwidth=5.0))
-    for _ in range(LOOKS):
+    for _ in range(NEWEST):
         save_transfer_cost(store, "phone", "b", SECOND)
     assert load_usual_transfer_cost(store, "phone", "b") == SECOND
