@@ -30,7 +30,7 @@ _SIZES = ("batch", "out_h", "out_w", "out_c", "in_h", "in_w", "in_c", "kernel_h"
 _CUT = ("lanes", "columns", "blocks", "unroll", "rows", "depth", "channels")
 _NEAR, _FAR = 32 * 1024.0, 1024 * 1024.0
 
-#: One column of :func:`rows` each.
+#: The columns of ``Described.rows``.
 NAMES: tuple[str, ...] = (
     *(f"log_{name}" for name in TERMS[2:]),
     *(f"log_{name}" for name in _SIZES),
@@ -98,11 +98,6 @@ def joined(parts: Sequence[Described]) -> Described:
         return np.concatenate([getattr(part, name) for part in parts])
 
     return Described(all_of("rows"), all_of("work"), parts[0].start, all_of("kinds"), all_of("tiled"))
-
-
-def features(workloads: Sequence[Workload], processor: Processor = "cpu", tunings: Tunings | None = None) -> Rows:
-    """Shape (workloads, len(NAMES)), float64, without NaN or infinity, for a device of which nothing is known."""
-    return Describer(tunings or Tunings(), processor, DeviceFacts())(workloads).rows
 
 
 def _rows(given: Table, s: Schedules, done: Rows, device: DeviceFacts) -> Rows:

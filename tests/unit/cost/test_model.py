@@ -166,13 +166,3 @@ def test_sharing_costs() -> None:
     # Both processors wait at the same time.
     assert cost.edge_ms(megabyte, megabyte, nothing)[0] == pytest.approx(4.03)
     assert cost.edge_ms(nothing, nothing, megabyte)[0] == pytest.approx(4.0)
-
-
-def test_sharing_costs_as_a_file(tmp_path: Path) -> None:
-    cost = TransferCost(0.01, 0.02, 0.0, 0.5)
-    cost.save(tmp_path / "sharing.json")
-    assert TransferCost.load(tmp_path / "sharing.json") == cost
-    for content in ("", '{"wait_cpu_ms": -1}', '{"wait": 1}', '{"wait_cpu_ms": null}'):
-        (tmp_path / "bad.json").write_text(content)
-        with pytest.raises(UserError):
-            TransferCost.load(tmp_path / "bad.json")

@@ -37,6 +37,6 @@ def test_stored_costs_of_older_versions_load_and_wrong_ones_do_not() -> None:
     cost = TransferCost(0.001, 0.03, launch_ms=0.002, contention=Contention(Side(0.1, 0.2), bandwidth=3.0))
     assert msgspec.json.decode(msgspec.json.encode(cost), type=TransferCost) == cost
     assert msgspec.json.decode('{"wait_cpu_ms": 0.01}', type=TransferCost) == TransferCost(0.01)
-    for wrong in ("{", '{"wait_cpu_ms": -1}', '{"unknown": 1}'):
+    for wrong in ("", "{", '{"wait_cpu_ms": -1}', '{"unknown": 1}', '{"wait_cpu_ms": null}'):
         with pytest.raises(msgspec.DecodeError):
             msgspec.json.decode(wrong, type=TransferCost)
