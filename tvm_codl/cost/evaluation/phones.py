@@ -174,24 +174,18 @@ def _networks(
     models = sorted({op.model for op in operators if (device, op.model) in whole} - unknown)
     if len(models) < _FEWEST_SHAPES:
         return []
-    place = {model: i for i, model in enumerate(models)}
     measured = np.array([whole[device, model] for model in models])
-
-    def sums(values: Sequence[float]) -> Floats:
-        found = np.zeros(len(models))
-        for op, value in zip(operators, values, strict=True):
-            if op.model in place:
-                found[place[op.model]] += value
-        return found
-
-    count = sums([1.0] * len(operators))
+    at = np.flatnonzero(np.isin([op.model for op in operators], models))
+    model_of = np.searchsorted(models, [operators[i].model for i in at.tolist()])
+    learners = {
+        LEARNED: learned_ms,
+        MEASURED: np.array([op.ms for op in operators]),
+        "FLOPs": np.array([flops(op) for op in operators]),
+    }
     results = []
-    for name, values in (
-        (LEARNED, learned_ms.tolist()),
-        (MEASURED, [op.ms for op in operators]),
-        ("FLOPs", [flops(op) for op in operators]),
-    ):
-        design = np.column_stack([sums(values), count, np.ones(len(models))]) / measured[:, None]
+    for name, values in learners.items():
+        columns = (np.bincount(model_of, values[at]), np.bincount(model_of), np.ones(len(models)))
+        design = np.column_stack(columns) / measured[:, None]
         scale = design.max(axis=0)
         share = np.empty(len(models))
         for training, test in folds(models):
