@@ -27,7 +27,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tvm_codl.cli.options import FILE, PhoneChoice, json_option, phone_options
 from tvm_codl.cli.output import print_json, print_table, talk
-from tvm_codl.cost.held_out import hold_out
+from tvm_codl.cost.evaluation.held_out import hold_out
 from tvm_codl.cost.training import choose
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.load import load_model

@@ -29,13 +29,13 @@ from tvm_codl.api import Session
 from tvm_codl.cli.options import PhoneChoice, phone_options
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cost.model import CostModel, samples_of
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.frontend.load import load_model
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.guided import grid_placements, grid_probes, predict_split
 from tvm_codl.measure.interleave import Interleaving
 from tvm_codl.measure.plan_libraries import libraries_for
-from tvm_codl.measure.sharing import measure_sharing
+from tvm_codl.measure.transfers import measure_transfers
 from tvm_codl.plan.candidates import Candidate, candidates
 from tvm_codl.plan.files import dump_plan, load_plan
 from tvm_codl.plan.plan import Placement, Plan
@@ -49,7 +49,7 @@ from tvm_codl.report.statistics import Statistics
 RESAMPLES = 2000
 
 
-def exhaustive(prepared: Prepared, records: list[Record], sharing: SharingCost) -> dict[str, Plan]:
+def exhaustive(prepared: Prepared, records: list[Record], sharing: TransferCost) -> dict[str, Plan]:
     """The two plans of the whole grid."""
     graph, axes = prepared.graph, prepared.axes
     model = CostModel.fit(samples_of(records))
@@ -75,7 +75,7 @@ def reference(prepared: Prepared, session: Session, folder: Path) -> dict[str, P
         own.measure_grid(prepared)
         records = own.records()  # all repeats of each, where there are several
     if not all(path.exists() for path in paths.values()):
-        sharing = measure_sharing(session.phone, session.tools.cpu, session.tools.gpu)
+        sharing = measure_transfers(session.phone, session.tools.cpu, session.tools.gpu)
         for name, plan in exhaustive(prepared, records, sharing).items():
             dump_plan(plan, paths[name])
     return {name: load_plan(path) for name, path in paths.items()}

@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.predict import SAMPLES, samples  # noqa: E402
 from tvm_codl.cost.model import CostModel  # noqa: E402
-from tvm_codl.cost.sharing import SharingCost  # noqa: E402
 from tvm_codl.cost.training import choose, train  # noqa: E402
+from tvm_codl.cost.transfers import TransferCost  # noqa: E402
 from tvm_codl.frontend import zoo  # noqa: E402
 from tvm_codl.frontend.load import load_model  # noqa: E402
 from tvm_codl.graph.opgraph import OpGraph  # noqa: E402
@@ -42,7 +42,7 @@ from tvm_codl.plan.search import find  # noqa: E402
 from tvm_codl.relay.prepared import prepare  # noqa: E402
 
 #: As measured on the reference phone, to two digits.
-SHARING = SharingCost(
+SHARING = TransferCost(
     wait_cpu_ms=0.05,
     wait_gpu_ms=0.1,
     relayout_ms_per_mb=0.3,

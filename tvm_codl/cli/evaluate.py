@@ -13,7 +13,7 @@ from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError, UserError
 
 if TYPE_CHECKING:
-    from tvm_codl.cost.evaluation import Result, Scatter
+    from tvm_codl.cost.evaluation.metrics import Result, Scatter
 
 
 @click.command()
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False, exists=True, path_type=Path),
     help="Evaluate on this folder's measurements of phones (gpu_ops.csv) instead of the records.",
 )
-@click.option("--quick", is_flag=True, help="With --phones: one hold-out and small models.")
+@click.option("--gpus", type=FILE, help="With --phones: the facts of their GPUs; FOLDER/gpus.json unless named.")
+@click.option("--quick", is_flag=True, help="With --phones: hold out one fifth only.")
 @click.option(
     "--picture", type=OUTPUT_FILE, help="Draw predicted against measured times, and the errors, into this SVG file."
 )
 @json_option
 def command(
-    records: Path | None, model_file: Path | None, phones: Path | None, quick: bool, device: str, build: str,
-    tuning_records: Path | None, picture: Path | None, as_json: bool,
+    records: Path | None, model_file: Path | None, phones: Path | None, gpus: Path | None, quick: bool,
+    device: str, build: str, tuning_records: Path | None, picture: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Say how well operators' times are predicted, next to CoDL's linear predictor, a roofline and FLOPs.
 
@@ -41,10 +42,9 @@ def command(
     from tvm_codl.report import evaluation as report
 
     if phones is not None:
-        from tvm_codl.cost.ensemble import FULL, QUICK
-        from tvm_codl.cost.phone_evaluation import SEEDS, evaluate_phones
+        from tvm_codl.cost.evaluation.phones import evaluate_phones
 
-        found = evaluate_phones(phones, SEEDS[:1] if quick else SEEDS, settings=QUICK if quick else FULL, log=talk)
+        found = evaluate_phones(phones, gpus, quick=quick, log=talk)
         results, scatter, title = found.results, found.scatter, "phones' GPUs, shapes held out"
         value: object = found
     else:
@@ -53,8 +53,6 @@ def command(
         print_json(value)
     else:
         print_table(report.table(results, title))
-        if phones is not None:
-            print_table(report.few_table(found.few_shot, "few samples of one phone, with and without the others'"))
     if picture is not None:
         picture.write_text(report.picture(scatter, title), encoding="utf-8")
         talk(f"picture: {picture}")
@@ -71,14 +69,15 @@ def _check_usage() -> None:
         raise UsageError(
             f"{', '.join(others)}: not with --phones, which learns from its folder", next="leave out either"
         )
-    if "quick" in named and "phones" not in named:
-        raise UsageError("--quick is for --phones", next="leave it out, or add --phones FOLDER")
+    for name in ("gpus", "quick"):
+        if name in named and "phones" not in named:
+            raise UsageError(f"{named[name]} is for --phones", next="leave it out, or add --phones FOLDER")
 
 
 def _on_records(
     records: Path | None, model_file: Path | None, device: str, build: str, tuning_records: Path | None
 ) -> tuple[list[Result], list[Scatter], str, object]:
-    from tvm_codl.cost.held_out import hold_out, judge
+    from tvm_codl.cost.evaluation.held_out import hold_out, judge
     from tvm_codl.cost.model import CostModel
     from tvm_codl.cost.training import choose
     from tvm_codl.kernels.tuned_records import used

@@ -18,7 +18,7 @@ from typing import Protocol
 import msgspec
 
 from tvm_codl.cost.model import CostModel
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UsageError
 from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.graph.split import Axis
@@ -95,7 +95,7 @@ class GuidedMeasuring:
     graph: OpGraph
     axes: Axes
     meter: Meter
-    sharing: SharingCost
+    sharing: TransferCost
     budget: Budget
     fit: Fit
     records: dict[Key, Record] = field(default_factory=dict)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from tvm_codl.cost.device import DeviceFacts
-from tvm_codl.cost.kept_sharing import keep_sharing, usual_sharing
 from tvm_codl.cost.model import CostModel, samples_of
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfer_store import load_usual_transfer_cost, save_transfer_cost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.kernels.toolchain import Toolchain
 from tvm_codl.kernels.tuned_records import used
@@ -17,7 +17,7 @@ from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.context import Context
 from tvm_codl.measure.guided import Guided, GuidedMeasuring, grid_probes
 from tvm_codl.measure.measurer import Measurer
-from tvm_codl.measure.sharing import measure_sharing
+from tvm_codl.measure.transfers import measure_transfers
 from tvm_codl.plan.measured import calibrated, correction
 from tvm_codl.plan.problem import Problem
 from tvm_codl.records.plan_record import PlanRecord
@@ -36,9 +36,9 @@ def learn(prepared: Prepared, context: Context, budget: Budget, retry_failed: bo
     Raises :class:`DeviceError` where the phone goes away for good.
     """
     tools, store, log = context.tools, context.store, context.log
-    sharing = measure_sharing(context.phone, tools.cpu, tools.gpu)
-    keep_sharing(store.path, context.device, tools.kernel_id, sharing)
-    sharing = usual_sharing(store.path, context.device, tools.kernel_id) or sharing
+    sharing = measure_transfers(context.phone, tools.cpu, tools.gpu)
+    save_transfer_cost(store.path, context.device, tools.kernel_id, sharing)
+    sharing = load_usual_transfer_cost(store.path, context.device, tools.kernel_id) or sharing
     log(f"a wait costs {sharing.wait_cpu_ms * 1e3:.0f} us, a change of layout {sharing.relayout_ms_per_mb:.2f} ms/MB")
     guided = GuidedMeasuring(
         prepared.graph,
@@ -62,7 +62,7 @@ def learn(prepared: Prepared, context: Context, budget: Budget, retry_failed: bo
 
 
 def pose_problem(
-    prepared: Prepared, model: CostModel, sharing: SharingCost, device: str, runs: Sequence[PlanRecord]
+    prepared: Prepared, model: CostModel, sharing: TransferCost, device: str, runs: Sequence[PlanRecord]
 ) -> Problem:
     """The planning problem of a network on a device.
 

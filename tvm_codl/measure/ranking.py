@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from tvm_codl.cost.model import CostModel
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UsageError
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.graph.opgraph import OpGraph
@@ -24,7 +24,7 @@ from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.plan_libraries import libraries_for, open_library
 from tvm_codl.measure.planning import make_plan
 from tvm_codl.measure.probe import Probe, whole_probes
-from tvm_codl.measure.sharing import measure_sharing
+from tvm_codl.measure.transfers import measure_transfers
 from tvm_codl.plan.candidates import Axes, candidates
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.search import find
@@ -59,7 +59,7 @@ def rank_models(
         for name, probes in seeds(networks, SEEDS).items():
             seeded += len(Measurer.of(networks[name], context).measure(probes))
         records = context.records()
-    sharing = measure_sharing(context.phone, tools.cpu, tools.gpu)
+    sharing = measure_transfers(context.phone, tools.cpu, tools.gpu)
     model = model_fitter(context.profile, tools)(records)
     predicted = in_order([predict(name, p.graph, p.axes, model, sharing) for name, p in networks.items()])
     log(f"predicted {len(predicted)} models from {len(records)} records")
@@ -90,7 +90,7 @@ def seeds(networks: Mapping[str, Prepared], most: int) -> dict[str, list[Probe]]
     return {name: probes for name, probes in found.items() if probes}
 
 
-def predict(name: str, graph: OpGraph, axes: Axes, model: CostModel, sharing: SharingCost) -> Predicted:
+def predict(name: str, graph: OpGraph, axes: Axes, model: CostModel, sharing: TransferCost) -> Predicted:
     """A network's latency on each processor alone and under the best plan by prediction."""
     found = find(graph, candidates(graph, axes, model), sharing, axes, name)
     wholes = [Workload.of(o, graph) for o in graph.operators]

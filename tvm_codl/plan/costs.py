@@ -1,7 +1,7 @@
 """Costs: what every placement of a network's operators costs, and every pair of placements that an edge joins.
 
 A node's cost is the operator's slower part, slowed down by the other part that runs beside it; an edge's is what the two
-placements that it joins cost (:mod:`.crossing`, :class:`~tvm_codl.cost.sharing.SharingCost`), as if both processors met
+placements that it joins cost (:mod:`.crossing`, :class:`~tvm_codl.cost.transfers.TransferCost`), as if both processors met
 after every operator.  :func:`replayed` is the time of a plan in which they meet only where data crosses.
 """
 
@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from tvm_codl.cost.contention import Contention
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.dtype import bytes_of
 from tvm_codl.graph.opgraph import Operator, OpGraph, Tensor
 from tvm_codl.graph.split import Axis
@@ -49,7 +49,7 @@ class Costs(msgspec.Struct, frozen=True):
 def replayed(
     graph: OpGraph,
     candidates: Mapping[int, Sequence[Candidate]],
-    sharing: SharingCost,
+    sharing: TransferCost,
     costs: Costs,
     choice: Sequence[int],
 ) -> Times:
@@ -80,7 +80,7 @@ def replayed(
     return replay(steps, sharing)
 
 
-def tables(graph: OpGraph, candidates: Mapping[int, Sequence[Candidate]], sharing: SharingCost, axes: Axes) -> Costs:
+def tables(graph: OpGraph, candidates: Mapping[int, Sequence[Candidate]], sharing: TransferCost, axes: Axes) -> Costs:
     """Node and edge costs in milliseconds for every choice, and every pair of choices, of placements."""
     maker = {id: node for node, operator in enumerate(graph.operators) for id in operator.outputs}
     placed = [[candidate.placement for candidate in candidates[operator.id]] for operator in graph.operators]
@@ -130,7 +130,7 @@ def tables(graph: OpGraph, candidates: Mapping[int, Sequence[Candidate]], sharin
 
 
 def _ends(
-    options: Sequence[Candidate], sharing: SharingCost, cpu_bytes: Table, gpu_bytes: Table
+    options: Sequence[Candidate], sharing: TransferCost, cpu_bytes: Table, gpu_bytes: Table
 ) -> tuple[Table, Table]:
     """When either part of each option ends, both started at once; 0 for no part."""
     gpu_has = np.array([option.placement.on != "cpu" for option in options])

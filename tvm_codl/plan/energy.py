@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.plan.candidates import Axes, Candidate
 from tvm_codl.plan.costs import Costs, tables
@@ -43,7 +43,7 @@ class Objective(Protocol):
     """What the search minimises instead of the time: its tables in another unit, and that unit of a replayed run."""
 
     def weighed(
-        self, graph: OpGraph, candidates: Mapping[int, Sequence[Candidate]], sharing: SharingCost, costs: Costs
+        self, graph: OpGraph, candidates: Mapping[int, Sequence[Candidate]], sharing: TransferCost, costs: Costs
     ) -> Costs: ...
 
     def of(self, times: Times) -> float: ...
@@ -79,7 +79,7 @@ class Energy:
         return total
 
     def weighed(
-        self, graph: OpGraph, candidates: Mapping[int, Sequence[Candidate]], sharing: SharingCost, costs: Costs
+        self, graph: OpGraph, candidates: Mapping[int, Sequence[Candidate]], sharing: TransferCost, costs: Costs
     ) -> Costs:
         """The tables in millijoules.
 
@@ -125,7 +125,7 @@ class Energy:
 def least_energy(
     graph: OpGraph,
     candidates: Mapping[int, Sequence[Candidate]],
-    sharing: SharingCost,
+    sharing: TransferCost,
     axes: Axes,
     energy: Energy,
     model: str = "",

@@ -10,7 +10,7 @@ from itertools import groupby
 import msgspec
 import numpy as np
 
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.plan.calibration import UNKNOWN, Calibration, alone
 from tvm_codl.plan.candidates import Axes, Candidate, Predictor, candidates
@@ -30,7 +30,7 @@ class Problem:
     graph: OpGraph
     axes: Axes
     costs: Predictor
-    sharing: SharingCost
+    sharing: TransferCost
     name: str = ""
     device: str = ""
     correction: float = 1.0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UserError
 from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.plan.candidates import Axes, Candidate
@@ -46,7 +46,7 @@ class Found(msgspec.Struct, frozen=True):
 def search(
     graph: OpGraph,
     candidates: Mapping[int, Sequence[Candidate]],
-    sharing: SharingCost,
+    sharing: TransferCost,
     axes: Axes,
     model: str = "",
     device: str = "",
@@ -58,7 +58,7 @@ def search(
 def find(
     graph: OpGraph,
     candidates: Mapping[int, Sequence[Candidate]],
-    sharing: SharingCost,
+    sharing: TransferCost,
     axes: Axes,
     model: str = "",
     device: str = "",

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.plan.baselines.uniform_ratio import COMPARATORS
 from tvm_codl.plan.calibration import alone
 from tvm_codl.plan.candidates import Candidate
@@ -140,7 +140,7 @@ def _doubted(problem: Problem, doubt: Doubt) -> dict[int, Sequence[Candidate]]:
     }
 
 
-def _shared(sharing: SharingCost, doubt: Doubt) -> SharingCost:
+def _shared(sharing: TransferCost, doubt: Doubt) -> TransferCost:
     dearer = {name: getattr(sharing, name) * doubt.sharing for name in _SHARED}
     return replace(sharing, contention=sharing.contention.scaled(doubt.contention), **dearer)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 
 CPU, GPU = 0, 1
 _NOTHING = 1e-9  # ms: a picosecond, what rounding leaves
@@ -65,7 +65,7 @@ class _List:
                 self.ends[index] = None
 
 
-def replay(steps: Sequence[Step], sharing: SharingCost) -> Times:
+def replay(steps: Sequence[Step], sharing: TransferCost) -> Times:
     """Runs the lists of a plan by its predicted times; operators are in the graph's order.
 
     With a part that takes for ever, since it does not run there, the total is infinite.

@@ -34,6 +34,7 @@ def test_train_then_evaluate(store: Path, tmp_path: Path) -> None:
         (["--phones", ".", "--device", "a"], "--device: not with --phones"),
         (["--phones", ".", "--records", "r.sqlite", "--build", "b"], "--build, --records: not with --phones"),
         (["--quick"], "--quick is for --phones"),
+        (["--gpus", "gpus.json"], "--gpus is for --phones"),
     ],
 )
 def test_options_that_would_have_no_say_are_refused(options: list[str], words: str) -> None:

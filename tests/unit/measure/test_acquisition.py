@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.unit.cost.latency import network
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.split import axes as axes_of
 from tvm_codl.measure import acquisition as module
 from tvm_codl.measure.acquisition import acquire, doubt
@@ -21,7 +21,7 @@ from tvm_codl.records.workload import Workload
 
 GRAPH = network()
 AXES = {o.id: axes_of(o, GRAPH) for o in GRAPH.operators}
-SHARING = SharingCost(wait_cpu_ms=0.002, wait_gpu_ms=0.002, relayout_ms_per_mb=0.2)
+SHARING = TransferCost(wait_cpu_ms=0.002, wait_gpu_ms=0.002, relayout_ms_per_mb=0.2)
 
 
 class EvenButForCpu:

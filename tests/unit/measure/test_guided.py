@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tests.unit.cost.latency import latency, network
 from tests.unit.measure.null_meter import NullMeter
 from tvm_codl.cost.model import CostModel, Sample, samples_of
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UsageError
 from tvm_codl.graph.split import axes as axes_of
 from tvm_codl.measure import guided as module
@@ -26,7 +26,7 @@ from tvm_codl.records.record import Processor
 from tvm_codl.records.store import RecordStore
 from tvm_codl.records.workload import Workload
 
-SHARING = SharingCost(wait_cpu_ms=0.002, wait_gpu_ms=0.002, relayout_ms_per_mb=0.2)
+SHARING = TransferCost(wait_cpu_ms=0.002, wait_gpu_ms=0.002, relayout_ms_per_mb=0.2)
 GRAPH = network()
 AXES = {o.id: axes_of(o, GRAPH) for o in GRAPH.operators}
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tests.unit.plan.networks import convolutions
 from tests.unit.plan.test_search import legal
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UserError
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.plan.adaptive import PhoneState, adaptive_plans, placements, plan_for, slowed
@@ -29,7 +29,7 @@ class Even:
 
 
 def problem(graph: OpGraph) -> Problem:
-    return Problem(graph, legal(graph), Even(), SharingCost(0.0, 0.0, 0.0, 0.0), "net", "phone")
+    return Problem(graph, legal(graph), Even(), TransferCost(0.0, 0.0, 0.0, 0.0), "net", "phone")
 
 
 def first(one: Problem) -> Plan:

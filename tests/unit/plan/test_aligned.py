@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.plan.networks import Network, convolutions
 from tests.unit.plan.test_candidates import ByFlops
 from tests.unit.plan.test_exact import legal
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.plan.aligned import MOST_ALIGNED, MOST_WINDOWS, aligned
 from tvm_codl.plan.candidates import candidates
@@ -99,7 +99,7 @@ def narrow(rows: int, *strides: int) -> OpGraph:
 def test_expensive_waits_make_a_run_one_chain_with_halo_recompute() -> None:
     graph = narrow(160, 1, 1, 1, 1)
     options = candidates(graph, legal(graph), ByFlops())
-    plan = search(graph, options, SharingCost(6.0, 6.0), legal(graph))
+    plan = search(graph, options, TransferCost(6.0, 6.0), legal(graph))
     assert [o.placement.axis for o in plan.operators] == ["height"] * 4
     assert [o.placement.over for o in plan.operators] == [(3, 3), (2, 2), (1, 1), (0, 0)]
     assert [o.chain for o in plan.operators] == [0, 0, 0, 0]
@@ -110,7 +110,7 @@ def test_free_waits_need_no_halo_recompute() -> None:
     graph = narrow(160, 1, 1, 1, 1)
     options = candidates(graph, legal(graph), ByFlops())
     assert any(any(option.placement.over) for option in options[0])
-    plan = search(graph, options, SharingCost(0.0, 0.0, 0.0, 0.0), legal(graph))
+    plan = search(graph, options, TransferCost(0.0, 0.0, 0.0, 0.0), legal(graph))
     assert {o.placement.on for o in plan.operators} == {"split"}
     assert not any(any(o.placement.over) for o in plan.operators)
 
@@ -118,7 +118,7 @@ def test_free_waits_need_no_halo_recompute() -> None:
 def test_a_run_through_a_stride_is_a_chain_too() -> None:
     graph = narrow(640, 1, 2, 1)
     options = candidates(graph, legal(graph), ByFlops())
-    plan = search(graph, options, SharingCost(6.0, 6.0), legal(graph))
+    plan = search(graph, options, TransferCost(6.0, 6.0), legal(graph))
     assert {o.placement.on for o in plan.operators} == {"split"}
     assert [o.chain for o in plan.operators] == [0, 0, 0]
     assert any(plan.operators[0].placement.over) and any(plan.operators[1].placement.over)

@@ -12,7 +12,7 @@ from tests.unit.plan.test_candidates import ByFlops
 from tests.unit.plan.test_exact import networks
 from tests.unit.plan.test_search import legal
 from tvm_codl.cost.contention import Contention, Side
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.device.power import Power
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.plan.candidates import Candidate, candidates
@@ -23,7 +23,7 @@ from tvm_codl.plan.plan import Placement
 from tvm_codl.plan.search import find, search, tables
 from tvm_codl.plan.simulate import Part, Step, Times, replay
 
-FREE = SharingCost(0.0, 0.0, 0.0, 0.0)
+FREE = TransferCost(0.0, 0.0, 0.0, 0.0)
 #: The CPU of ByFlops is three times as fast as the GPU.
 FRUGAL_GPU = Energy(Power(idle_w=0.1, cpu_w=5.0, gpu_w=1.0, both_w=6.0))
 
@@ -36,7 +36,7 @@ def test_the_search_finds_the_exhaustive_optimum_of_its_energy(
     drawn: tuple[OpGraph, dict[int, Sequence[Candidate]]], power: Power, wait: float
 ) -> None:
     graph, options = drawn
-    sharing = SharingCost(wait, wait / 2, 10.0, 5.0, 1.0, 2.0, contention=Contention(Side(0.2), Side(0.1)))
+    sharing = TransferCost(wait, wait / 2, 10.0, 5.0, 1.0, 2.0, contention=Contention(Side(0.2), Side(0.1)))
     energy = Energy(power)
     found = find(graph, options, sharing, legal(graph), objective=energy, replays=0)
     weighed = energy.weighed(graph, options, sharing, tables(graph, options, sharing, legal(graph)))
@@ -94,7 +94,7 @@ def test_where_every_state_draws_the_same_the_least_energy_is_the_least_time(
     drawn: tuple[OpGraph, dict[int, Sequence[Candidate]]], watts: float
 ) -> None:
     graph, options = drawn
-    sharing = SharingCost(0.05, 0.02, 10.0, 5.0)
+    sharing = TransferCost(0.05, 0.02, 10.0, 5.0)
     energy = Energy(Power(watts, watts, watts, watts))
     plan, fast = (
         find(graph, options, sharing, legal(graph), objective=energy),
@@ -131,7 +131,7 @@ def test_the_energy_of_a_run_is_its_states_watts_over_its_time(
                 Part(gpu, after=before if gpu_waits else ()) if gpu > 0.01 else None,
             )
         )
-    times = replay(steps, SharingCost(0.1, 0.2, start_ms=0.3, contention=Contention(Side(0.5), Side(0.25))))
+    times = replay(steps, TransferCost(0.1, 0.2, start_ms=0.3, contention=Contention(Side(0.5), Side(0.25))))
     assert Energy(power).of(times) == pytest.approx(_summed(times, power), rel=0.02, abs=0.02)
     same = Power(power.both_w, power.both_w, power.both_w, power.both_w)
     assert Energy(same).of(times) == pytest.approx(power.both_w * times.total_ms, abs=1e-9)
@@ -149,6 +149,6 @@ def _summed(times: Times, power: Power, count: int = 4000) -> float:
 
 
 def test_a_run_of_one_part_each_beside_the_other() -> None:
-    times = replay([Step(Part(3.0), Part(5.0))], SharingCost(0.0, 0.0, start_ms=1.0))
+    times = replay([Step(Part(3.0), Part(5.0))], TransferCost(0.0, 0.0, start_ms=1.0))
     assert (times.starts, times.ends, times.total_ms) == (((0.0, 1.0),), ((3.0, 6.0),), 6.0)
     assert Energy(Power(1.0, 10.0, 100.0, 1000.0)).of(times) == pytest.approx(10 * 1 + 1000 * 2 + 100 * 3)

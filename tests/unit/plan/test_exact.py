@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.plan.networks import Network
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis, axes
 from tvm_codl.plan.aligned import aligned
@@ -93,7 +93,7 @@ def check_plan(found: Found, graph: OpGraph) -> None:
 @settings(max_examples=80, deadline=None)
 def test_the_search_finds_the_exhaustive_optimum(drawn: Drawn, wait: float) -> None:
     graph, options = drawn
-    sharing = SharingCost(wait, wait / 2, 10.0, 5.0)
+    sharing = TransferCost(wait, wait / 2, 10.0, 5.0)
     found = find(graph, options, sharing, legal(graph), replays=0)
     costs = tables(graph, options, sharing, legal(graph))
     best = least(costs.nodes, costs.edges)
@@ -113,7 +113,7 @@ def test_the_search_finds_the_exhaustive_optimum(drawn: Drawn, wait: float) -> N
 @settings(max_examples=40, deadline=None)
 def test_without_room_the_optimum_lies_between_bound_and_total(drawn: Drawn, wait: float, limit: int) -> None:
     graph, options = drawn
-    sharing = SharingCost(wait, wait / 2, 10.0, 5.0)
+    sharing = TransferCost(wait, wait / 2, 10.0, 5.0)
     found = find(graph, options, sharing, legal(graph), limit=limit)
     costs = tables(graph, options, sharing, legal(graph))
     best = least(costs.nodes, costs.edges)
@@ -125,7 +125,7 @@ def test_without_room_the_optimum_lies_between_bound_and_total(drawn: Drawn, wai
 PLAN_OF_A_NETWORK = """
 from tests.unit.plan.networks import Network
 from tests.unit.plan.test_candidates import ByFlops
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.split import axes
 from tvm_codl.plan.candidates import candidates
 from tvm_codl.plan.files import plan_json
@@ -136,7 +136,7 @@ left, right = network.conv(first, 32), network.conv(first, 32, 1)
 both = network.add(network.conv(left, 32), network.opaque(right))
 graph = network.graph(both, network.conv(both, 32, 3, 2))
 legal = {operator.id: axes(operator, graph) for operator in graph.operators}
-print(plan_json(search(graph, candidates(graph, legal, ByFlops()), SharingCost(1.0, 2.0), legal)))
+print(plan_json(search(graph, candidates(graph, legal, ByFlops()), TransferCost(1.0, 2.0), legal)))
 """
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.plan.networks import Network
 from tests.unit.plan.test_exact import Drawn, legal, networks
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.plan.candidates import Candidate
 from tvm_codl.plan.costs import replayed, tables
@@ -19,7 +19,7 @@ from tvm_codl.plan.improve import improved, second
 from tvm_codl.plan.plan import Placement
 from tvm_codl.plan.search import find
 
-COST = SharingCost(0.01, 0.01, 0.0, 0.0)
+COST = TransferCost(0.01, 0.01, 0.0, 0.0)
 
 
 def two_branches() -> tuple[OpGraph, dict[int, Sequence[Candidate]]]:
@@ -52,7 +52,7 @@ def test_no_plan_becomes_worse_and_no_more_plans_are_replayed_than_said(
     drawn: Drawn, wait: float, most: int, data: st.DataObject
 ) -> None:
     graph, options = drawn
-    sharing = SharingCost(wait, wait / 2, 10.0, 5.0)
+    sharing = TransferCost(wait, wait / 2, 10.0, 5.0)
     costs = tables(graph, options, sharing, legal(graph))
     any_choice = st.tuples(*(st.integers(0, len(options[o.id]) - 1) for o in graph.operators))
     starts = data.draw(st.lists(any_choice, min_size=1, max_size=3, unique=True))

@@ -10,7 +10,7 @@ from tests.unit.plan.baselines.test_baselines import Uneven, problem
 from tests.unit.plan.networks import Network, convolutions
 from tests.unit.plan.test_candidates import ByFlops
 from tvm_codl.cost.contention import Contention, Side
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.plan import calibration
 from tvm_codl.plan.plan import Placement, Plan
@@ -20,7 +20,7 @@ from tvm_codl.plan.shortlist import FAR_MARGIN, MARGIN, MOST, apart, contenders,
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.records.workload import Workload
 
-SHARING = SharingCost(0.02, 0.02, 0.0, 0.3, contention=Contention(Side(0.05), Side(0.1)))
+SHARING = TransferCost(0.02, 0.02, 0.0, 0.3, contention=Contention(Side(0.05), Side(0.1)))
 
 
 def single(plan: Plan) -> bool:
@@ -91,7 +91,7 @@ def test_several_plans_that_were_fast_before_have_names_of_their_own() -> None:
 
 
 def test_where_sharing_is_hopeless_there_is_nothing_to_look_at() -> None:
-    given, chosen = found(problem(convolutions(3), ByFlops(), SharingCost(1e3, 1e3, 1e3, 1e3)))
+    given, chosen = found(problem(convolutions(3), ByFlops(), TransferCost(1e3, 1e3, 1e3, 1e3)))
     assert chosen == []
     alone = uniform(given)
     assert alone["cpu"].predicted_ms < alone["gpu"].predicted_ms

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tvm_codl.cost.contention import Contention, Side
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.plan.simulate import Part, Step, replay
 
-FREE = SharingCost(0.0, 0.0, 0.0, 0.0)
+FREE = TransferCost(0.0, 0.0, 0.0, 0.0)
 
 
 def test_branches_run_side_by_side_and_join() -> None:
@@ -30,7 +30,7 @@ def test_a_processor_runs_ahead_where_nothing_crosses() -> None:
 
 
 def test_only_who_comes_first_waits() -> None:
-    cost = SharingCost(wait_cpu_ms=0.25, wait_gpu_ms=0.5)
+    cost = TransferCost(wait_cpu_ms=0.25, wait_gpu_ms=0.5)
     both = {"after": (0,)}
     cpu_last = [Step(Part(2.0), Part(1.0)), Step(Part(1.0, **both), Part(1.0, **both))]
     assert replay(cpu_last, cost).ends[1] == pytest.approx((3.0, 3.5))
@@ -40,14 +40,14 @@ def test_only_who_comes_first_waits() -> None:
 
 def test_releasing_a_gpu_that_sleeps_costs_the_cpu_and_feeding_it_too() -> None:
     steps = [Step(cpu=Part(1.0)), Step(gpu=Part(1.0, after=(0,))), Step(cpu=Part(1.0))]
-    assert replay(steps, SharingCost(0.0, 0.0, signal_ms=0.125)).ends[2][0] == pytest.approx(2.125)
-    assert replay(steps, SharingCost(0.0, 0.0, feed_ms=0.25)).ends[2][0] == pytest.approx(2.25)
+    assert replay(steps, TransferCost(0.0, 0.0, signal_ms=0.125)).ends[2][0] == pytest.approx(2.125)
+    assert replay(steps, TransferCost(0.0, 0.0, feed_ms=0.25)).ends[2][0] == pytest.approx(2.25)
     queue = [Step(gpu=Part(1.0)), Step(gpu=Part(1.0))]
-    assert replay(queue, SharingCost(0.0, 0.0, launch_ms=0.125, start_ms=0.5)).total_ms == pytest.approx(2.625)
+    assert replay(queue, TransferCost(0.0, 0.0, launch_ms=0.125, start_ms=0.5)).total_ms == pytest.approx(2.625)
 
 
 def test_both_are_slowed_for_as_long_as_both_work() -> None:
-    law = SharingCost(0.0, 0.0, contention=Contention(Side(always=1.0), Side(always=0.0)))
+    law = TransferCost(0.0, 0.0, contention=Contention(Side(always=1.0), Side(always=0.0)))
     found = replay([Step(Part(3.0), Part(2.0))], law)
     # Two ms at half speed beside the GPU, the other two alone.
     assert found.ends[0] == pytest.approx((4.0, 2.0))
@@ -68,7 +68,7 @@ def test_a_run_lasts_at_least_as_long_as_each_list_and_no_longer_than_one_after_
             after = tuple(data.draw(st.sets(st.integers(0, i - 1), max_size=2))) if part is not None and i else ()
             made.append(Part(part.ms, part.bytes, part.extra_ms, after) if part is not None else None)
         steps.append(Step(*made))
-    cost = SharingCost(0.01, 0.05, contention=Contention(Side(0.2, 0.1), Side(0.1, 0.3)))
+    cost = TransferCost(0.01, 0.05, contention=Contention(Side(0.2, 0.1), Side(0.1, 0.3)))
     found = replay(steps, cost)
     sums = [sum(p.ms + p.extra_ms for s in steps if (p := (s.cpu, s.gpu)[which]) is not None) for which in (0, 1)]
     assert max(sums) - 1e-6 <= found.total_ms <= 1.4 * sum(sums) + 0.05 * 2 * len(steps) + 1e-6
@@ -80,7 +80,7 @@ def test_a_run_lasts_at_least_as_long_as_each_list_and_no_longer_than_one_after_
 
 def test_what_takes_for_ever_ends_at_infinity() -> None:
     never = Part(np.inf)
-    cost = SharingCost(0.01, 0.05, signal_ms=0.1, contention=Contention(Side(0.2, 0.1), Side(0.1, 0.3)))
+    cost = TransferCost(0.01, 0.05, signal_ms=0.1, contention=Contention(Side(0.2, 0.1), Side(0.1, 0.3)))
     for steps in (
         [Step(cpu=Part(1.0)), Step(cpu=never), Step(cpu=Part(1.0))],
         [Step(gpu=never), Step(cpu=Part(1.0, after=(0,)))],

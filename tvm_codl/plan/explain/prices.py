@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UserError
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.plan.candidates import Axes, Candidate
@@ -30,7 +30,7 @@ class Prices:
 
     graph: OpGraph
     axes: Axes
-    sharing: SharingCost
+    sharing: TransferCost
     choices: Mapping[int, tuple[Candidate, ...]]
     costs: Costs
     factor: Callable[[Sequence[Placement]], float]

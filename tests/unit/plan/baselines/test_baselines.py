@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tests.unit.plan.networks import Network, convolutions
 from tests.unit.plan.test_candidates import ByFlops
 from tests.unit.plan.test_search import legal
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis
 from tvm_codl.plan.baselines.codl import codl
@@ -25,7 +25,7 @@ from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.search import replayed, tables
 from tvm_codl.plan.verify import verify_plan
 
-FREE = SharingCost(0.0, 0.0, 0.0, 0.0)
+FREE = TransferCost(0.0, 0.0, 0.0, 0.0)
 
 
 class Uneven:
@@ -42,7 +42,7 @@ class Even:
         return np.array([(w.flops + 1) * 1e-6 for w in workloads])
 
 
-def problem(graph: OpGraph, costs: Any = None, sharing: SharingCost = FREE) -> Problem:
+def problem(graph: OpGraph, costs: Any = None, sharing: TransferCost = FREE) -> Problem:
     return Problem(graph, legal(graph), costs or ByFlops(), sharing, "net", "phone")
 
 
@@ -82,7 +82,7 @@ def graphs(draw: Any) -> OpGraph:
 def test_every_comparator_makes_a_legal_plan_whose_prediction_is_its_replay(
     name: str, graph: OpGraph, wait: float
 ) -> None:
-    given = problem(graph, Uneven(), SharingCost(wait, wait / 2, 1.0, 1.0))
+    given = problem(graph, Uneven(), TransferCost(wait, wait / 2, 1.0, 1.0))
     plan = COMPARATORS[name](given)
     verify_plan(plan, graph, given.axes)
     assert (plan.model, plan.device) == ("net", "phone")
@@ -92,7 +92,7 @@ def test_every_comparator_makes_a_legal_plan_whose_prediction_is_its_replay(
 def test_layer_wise_takes_the_faster_processor_whatever_it_costs_to_share() -> None:
     network = Network(1, 16, 16, 16)
     network.conv(network.conv(network.conv(0, 32), 16), 32)
-    plan = layer_wise(problem(network.graph(), Uneven(), SharingCost(100.0, 100.0)))
+    plan = layer_wise(problem(network.graph(), Uneven(), TransferCost(100.0, 100.0)))
     assert [line.placement.on for line in plan.operators] == ["cpu", "gpu", "cpu"]
     assert plan.predicted_ms > 200
 
@@ -111,7 +111,7 @@ def test_one_ratio_cuts_the_channels_of_all_alike_at_the_best_of_the_tenths() ->
 
 
 def test_greedy_chains_cut_alike_what_costs_to_hand_over() -> None:
-    given = problem(convolutions(4, size=40), sharing=SharingCost(0.001, 0.001, 0.0, 50.0))
+    given = problem(convolutions(4, size=40), sharing=TransferCost(0.001, 0.001, 0.0, 50.0))
     plan = greedy_chains(given)
     assert {line.placement.axis for line in plan.operators} == {"height"}
     assert len({line.placement.at for line in plan.operators}) == 1
@@ -123,7 +123,7 @@ def test_greedy_chains_make_the_rows_at_a_cut_twice_where_handing_them_over_is_d
     network, tensor = Network(1, 160, 4, 1), 0
     for channels in (32, 32, 32, 32, 1):
         tensor = network.conv(tensor, channels)
-    given = problem(network.graph(), Even(), SharingCost(0.01, 0.01, 400.0, 0.0))
+    given = problem(network.graph(), Even(), TransferCost(0.01, 0.01, 400.0, 0.0))
     plan = greedy_chains(given)
     verify_plan(plan, given.graph, given.axes)
     # Each 3x3 window behind an operator in its chain reads one row more beyond the cut.
@@ -155,7 +155,7 @@ def test_codl_makes_chains_in_rows_only_and_each_processor_makes_what_it_reads_t
     for channels in (32, 32, 32, 32, 1):
         tensor = network.conv(tensor, channels)
     # What crosses is charged once for a chain, and for every operator by itself.
-    given = problem(network.graph(), Even(), SharingCost(0.01, 0.01, 20.0, 0.0))
+    given = problem(network.graph(), Even(), TransferCost(0.01, 0.01, 20.0, 0.0))
     plan = codl(given)
     verify_plan(plan, given.graph, given.axes)
     assert [line.placement for line in plan.operators] == [
@@ -173,7 +173,7 @@ def test_codl_charges_every_operator_as_if_its_tensors_came_from_the_gpu() -> No
     network, tensor = Network(1, 2, 2, 4), 0
     for _ in range(3):
         tensor = network.opaque(tensor)
-    given = problem(network.graph(), CpuFirst(), SharingCost(1.0, 1.0, 0.0, 0.0))
+    given = problem(network.graph(), CpuFirst(), TransferCost(1.0, 1.0, 0.0, 0.0))
     assert {line.placement.on for line in greedy_chains(given).operators} == {"cpu"}
     assert [line.placement.on for line in codl(given).operators][1:] == ["gpu", "gpu"]
 

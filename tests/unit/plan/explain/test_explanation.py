@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tests.unit.plan.networks import Network
 from tests.unit.plan.test_candidates import ByFlops
 from tests.unit.plan.test_search import legal
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.plan.explain.explanation import WIDTH, Explanation, explanation, explanation_text, stated
 from tvm_codl.plan.explain.prices import Prices
@@ -22,8 +22,8 @@ from tvm_codl.plan.search import search
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
 
-FREE = SharingCost(0.0, 0.0, 0.0, 0.0)
-SHARED = SharingCost(0.002, 0.002, far_gpu_ms_per_mb=0.1)
+FREE = TransferCost(0.0, 0.0, 0.0, 0.0)
+SHARED = TransferCost(0.002, 0.002, far_gpu_ms_per_mb=0.1)
 
 
 class Learned(ByFlops):
@@ -49,7 +49,7 @@ def long_network(count: int = 100) -> OpGraph:
     return network.graph()
 
 
-def explained(graph: OpGraph, sharing: SharingCost, plan: Plan | None = None) -> tuple[Explanation, Prices, Plan]:
+def explained(graph: OpGraph, sharing: TransferCost, plan: Plan | None = None) -> tuple[Explanation, Prices, Plan]:
     problem = Problem(graph, legal(graph), Learned(), sharing, "net", "phone")
     found = plan or search(graph, problem.options, sharing, problem.axes, "net", "phone")
     prices = Prices.of(problem, [found])
@@ -58,7 +58,7 @@ def explained(graph: OpGraph, sharing: SharingCost, plan: Plan | None = None) ->
 
 def test_the_second_choice_is_what_the_plans_time_becomes_with_it() -> None:
     graph = long_network(12)
-    found, prices, plan = explained(graph, SharingCost(0.002, 0.002))
+    found, prices, plan = explained(graph, TransferCost(0.002, 0.002))
     choice = prices.choice(plan)
     total = prices.times(choice).total_ms
     assert found.predicted_ms == pytest.approx(plan.predicted_ms, abs=1e-6)
@@ -137,7 +137,7 @@ def test_the_correction_of_a_device_and_what_was_measured_are_told() -> None:
 
 def test_without_costs_a_plan_says_what_it_states() -> None:
     graph = long_network(5)
-    _, _, plan = explained(graph, SharingCost(0.002, 0.002))
+    _, _, plan = explained(graph, TransferCost(0.002, 0.002))
     found = stated(plan)
     text = explanation_text(found)
     assert found.predicted_ms is None and found.stated_ms == plan.predicted_ms

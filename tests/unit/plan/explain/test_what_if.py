@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tests.unit.plan.networks import Network, convolutions
 from tests.unit.plan.test_candidates import ByFlops
 from tests.unit.plan.test_search import legal
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.device.power import Power
 from tvm_codl.errors import UsageError, UserError
 from tvm_codl.graph.opgraph import OpGraph
@@ -32,10 +32,10 @@ from tvm_codl.plan.verify import verify_plan
 from tvm_codl.records.settings import Settings
 from tvm_codl.records.workload import Workload
 
-SHARING = SharingCost(0.01, 0.02, 0.0, 0.3)
+SHARING = TransferCost(0.01, 0.02, 0.0, 0.3)
 
 
-def problem(graph: OpGraph, sharing: SharingCost = SHARING, costs: Any = None) -> Problem:
+def problem(graph: OpGraph, sharing: TransferCost = SHARING, costs: Any = None) -> Problem:
     return Problem(graph, legal(graph), costs or ByFlops(), sharing, "net", "phone")
 
 
@@ -63,7 +63,7 @@ def asked(draw: Any) -> tuple[Problem, dict[int, Placement]]:
             places += [Placement("split", axis.name, at) for at in legal_cuts(axis)]
         if draw(st.booleans()):
             found[operator.id] = draw(st.sampled_from(places))
-    return problem(graph, SharingCost(draw(st.sampled_from([0.0, 0.01, 1.0])), 0.02)), found
+    return problem(graph, TransferCost(draw(st.sampled_from([0.0, 0.01, 1.0])), 0.02)), found
 
 
 @given(asked())
@@ -112,7 +112,7 @@ def test_an_operator_off_its_chains_cut_costs_and_keeps_what_is_known_of_it() ->
     tensor = 0
     for _ in range(4):
         tensor = network.conv(tensor, 32, 1)
-    of = problem(network.graph(), SharingCost(0.5, 0.5, relayout_ms_per_mb=5.0))
+    of = problem(network.graph(), TransferCost(0.5, 0.5, relayout_ms_per_mb=5.0))
     found = what_if(of, {1: Placement("split", "height", 28)})
     assert {(o.placement.axis, o.placement.at) for o in planned(of).operators} == {("height", 30)}
     assert found.as_is.ms < found.replanned.ms <= found.alone.ms

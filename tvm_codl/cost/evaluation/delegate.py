@@ -1,7 +1,7 @@
 """Delegate: which kernel TFLite's GPU delegate runs for an operator, and how it divides the work.
 
-The delegate decides by rule from the shape and the GPU, so a prediction can know the schedule before anything has run.
-The rules follow TensorFlow Lite's ``delegates/gpu/common``: ``tasks/conv_generic.cc`` (``GuessBestParams``),
+What ``schedules.py`` is for this project's own kernels: the schedule is known before anything runs, for it follows by
+rule from the shape and the GPU.  The rules are those of TensorFlow Lite's ``delegates/gpu/common``: ``tasks/conv_generic.cc`` (``GuessBestParams``),
 ``task/util.cc`` (``GetRecommendedBlockSizeForConv``), ``task/work_group_picking.cc`` (``GetWorkGroupConv``) and
 ``selectors/operation_selector.cc`` (``IsSuitableForWinograd4x4To6x6``), for half precision.
 """
@@ -9,33 +9,38 @@ The rules follow TensorFlow Lite's ``delegates/gpu/common``: ``tasks/conv_generi
 from __future__ import annotations
 
 from math import ceil, prod
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from tvm_codl.cost.phone_rows import PhoneOperator
+from tvm_codl.cost.evaluation.phone_operators import PhoneOperator
+from tvm_codl.errors import UserError
 
-Vendor = Literal["adreno", "mali", "powervr", "apple"]
+Vendor = Literal["adreno", "mali", "powervr", "apple", "unknown"]
 Triple = tuple[int, int, int]
 
 
-class Gpu(msgspec.Struct, frozen=True):
-    """What the delegate's rules ask of a GPU.  ``wave`` is how many threads run in step."""
+class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the delegate's rules ask of a GPU; the defaults stand for an unknown one.  ``wave``: threads in lockstep."""
 
-    vendor: Vendor
-    compute_units: int
-    wave: int
+    vendor: Vendor = "unknown"
+    compute_units: int = 4
+    wave: int = 32
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.compute_units < 1 or self.wave < 1:
+            raise ValueError("compute_units and wave are at least 1")
 
 
-#: The GPUs of the phones in ``gpu_ops.csv``: Adreno 640, Mali-G76 MP12 (the delegate chose Winograd kernels there that
-#: it never chooses on an Adreno 6xx, so this is the Exynos model), PowerVR GE8320, Apple A10, Apple A12.
-GPUS: dict[str, Gpu] = {
-    "pixel4": Gpu("adreno", 2, 128),
-    "s10": Gpu("mali", 12, 8),
-    "a03s": Gpu("powervr", 1, 32),
-    "iphone7": Gpu("apple", 6, 32),
-    "iphonexs": Gpu("apple", 4, 32),
-}
+def read_gpus(path: Path) -> dict[str, Gpu]:
+    """GPUs by phone, from a JSON file.  Raises :class:`UserError` for anything else."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Gpu])
+    except (OSError, msgspec.DecodeError) as error:
+        example = '{"PHONE": {"vendor": "adreno", "compute_units": 2, "wave": 128}}'
+        raise UserError(f"{path} names no phones' GPUs", str(error), f"write it as {example}") from error
 
 
 class Schedule(msgspec.Struct, frozen=True):
@@ -60,18 +65,18 @@ class Schedule(msgspec.Struct, frozen=True):
 def is_winograd(op: PhoneOperator, gpu: Gpu) -> bool:
     """Whether the delegate takes the 4x4 to 6x6 Winograd kernel for a convolution.
 
-    Adreno asks for twice the channels and four times the tiles; no network here has such a convolution that it took.
+    Adreno asks for twice the channels and four times the tiles, which no network here reaches.
     """
     deep = min(_up(op.in_channels, 4), _up(op.out_channels, 4)) >= 16
     wide = _up(op.out_hw, 4) ** 2 >= 32
-    return gpu.vendor != "adreno" and op.kernel == 3 and op.stride == 1 and op.groups <= 1 and deep and wide
+    return gpu.vendor != "adreno" and op.kernel == 3 and op.stride == 1 and op.groups == 1 and deep and wide
 
 
 def schedule(op: PhoneOperator, gpu: Gpu) -> Schedule:
-    """The rules for a convolution, read for the other operators as if each were one of their size."""
-    slices, depth = _up(op.out_channels, 4), _up(max(op.in_channels // max(op.groups, 1), 1), 4)
+    """The rules for convolutions; other operators count as convolutions of their size."""
+    slices, depth = _up(op.out_channels, 4), _up(max(op.in_channels // op.groups, 1), 4)
     width = height = op.out_hw
-    kernel = max(op.kernel, 1) if op.op != "concatenation" else 1
+    kernel = op.kernel if op.op != "concatenation" else 1
     pointwise = kernel == 1 and op.stride <= 1
     winograd = op.op == "conv_2d" and is_winograd(op, gpu)
     if winograd:  # the multiplication between the transforms: one row for each of the 36 places in a tile
@@ -85,7 +90,7 @@ def schedule(op: PhoneOperator, gpu: Gpu) -> Schedule:
     if gpu.vendor == "powervr":
         grid = grid if winograd else (grid[0] * grid[1], 1, grid[2])
         group = (32, 1, 1)
-    elif gpu.vendor == "apple":
+    elif gpu.vendor in ("apple", "unknown"):
         group = (8, 4, 1)
     else:
         group = _work_group(grid, 64 if gpu.vendor == "adreno" else 16)

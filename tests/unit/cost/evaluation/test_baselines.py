@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.unit.cost.latency import network, pieces
-from tvm_codl.cost.baselines import BASELINES, Amounts, Codl, Flops, Roofline
+from tvm_codl.cost.evaluation.baselines import BASELINES, Amounts, Codl, Flops, Roofline
 
 
 def amounts(count: int = 200) -> Amounts:

@@ -5,10 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.cost.test_phone_rows import PHONES, with_phones
-from tvm_codl.cost.board_evaluation import RK3399, evaluate_board, read_board
-from tvm_codl.cost.ensemble import QUICK
-from tvm_codl.cost.phone_data import LEARNED
+from tests.unit.cost.evaluation.test_phones import PHONES, with_phones
+from tvm_codl.cost.evaluation.board import RK3399, evaluate_board, read_board
+from tvm_codl.cost.evaluation.held_out import LEARNED
 from tvm_codl.errors import UserError
 
 HEADER = "data_shape,kernel_shape,dtype,strides,padding,kind,cpu_ms,gpu_ms\n"
@@ -20,10 +19,12 @@ def row(height: int, out_c: int, ms: float) -> str:
 
 def test_rows_are_read(tmp_path: Path) -> None:
     (tmp_path / RK3399).write_text(HEADER + row(56, 64, 1.5))
-    (found,) = read_board(tmp_path)
-    assert (found.out_h, found.out_w, found.out_c, found.depthwise) == (56, 56, 64, False)
+    cpu, gpu = read_board(tmp_path)
+    found = cpu.workload
+    assert found == gpu.workload
+    assert (found.out_h, found.out_w, found.out_c, found.kind) == (56, 56, 64, "conv2d")
     assert found.flops == 2 * 56 * 56 * 64 * 16 * 9
-    assert (found.cpu_ms, found.gpu_ms) == (1.5, 3.0)
+    assert (cpu.processor, cpu.ms, gpu.processor, gpu.ms) == ("cpu", 1.5, "gpu", 3.0)
 
 
 @pytest.mark.parametrize("text", ["", row(56, 64, 1.0).replace("[1, 16", "[2, 16"), row(56, 64, -1.0)])
@@ -39,8 +40,7 @@ def test_a_lawful_board_is_learned(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     shapes = [(int(h), int(c)) for h, c in zip(random.integers(7, 112, 60), random.integers(4, 256, 60), strict=True)]
     (tmp_path / RK3399).write_text(HEADER + "".join(row(h, c, 0.01 + h * h * c / 1e6) for h, c in shapes))
-    results = evaluate_board(tmp_path, settings=QUICK)
-    found = {(result.device, result.learner): result.metrics for result in results}
+    found = {(r.device, r.learner): r.metrics for r in evaluate_board(tmp_path) if r.op_class == "all"}
     assert found["rk3399 cpu", LEARNED].n == 60
     assert found["rk3399 cpu", LEARNED].within_10 > 0.8
     assert found["rk3399 gpu", LEARNED].within_10 > 0.8
@@ -50,4 +50,4 @@ def test_a_lawful_board_is_learned(tmp_path: Path) -> None:
 def test_the_real_boards_rows_are_read() -> None:
     found = read_board(PHONES)
     assert len(found) > 100
-    assert {op.depthwise for op in found} == {False, True}
+    assert {sample.workload.kind for sample in found} == {"conv2d", "depthwise"}

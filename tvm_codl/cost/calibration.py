@@ -1,8 +1,7 @@
-"""Anchors: what measured cuts of an operator say about its other cuts.
+"""Calibration: moves the learned curve of an operator's cuts through its measured cuts.
 
-Where the learned curve is wrong for one cut it is wrong by nearly as much for its neighbours, so the error is
-interpolated between measured sizes: the curve goes through every measurement.  How much surer a prediction becomes, by its
-distance from the nearest measurement, is learned from samples whose shapes were left out and whose neighbours were not.
+Errors of neighbouring cuts are alike, so the error is interpolated between measured sizes.  How much the uncertainty
+shrinks near a measurement is learned from held-out shapes.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Place = tuple[str, str]
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """Measured sizes in order, what the learned curve misses there (log-time), and the log-times themselves."""
+    """Measured sizes in order, the learned curve's errors there (log-time), and the measured log-times."""
 
     sizes: list[float]
     missed: list[float]
@@ -29,8 +28,8 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """How far an operator's own error carries to its pieces (``whole``, 0 to 1), and the deviation that is left beside a
-    measured neighbour, as a part of the one without: ``sqrt(near + far * distance)``, distance in log of size."""
+    """``whole`` (0 to 1): the part of an operator's error that its pieces share.  Beside a measured neighbour the deviation
+    is ``sqrt(near + far * distance)`` of the one without, distance in log of size."""
 
     whole: float = 1.0
     near: float = 0.1
@@ -41,15 +40,15 @@ class Trust(msgspec.Struct, frozen=True):
         return result
 
 
-class Anchors(msgspec.Struct, frozen=True):
-    """``curves`` of axes with a measured cut, and ``wholes``: of each measured operator what is missed."""
+class Calibration(msgspec.Struct, frozen=True):
+    """``curves`` of axes with a measured cut, and ``wholes``: the error of each measured operator."""
 
     curves: dict[Place, Curve]
     wholes: dict[str, float]
     trust: Trust
 
     def move(self, places: Sequence[Place], sizes: Rows, log_ms: Rows, sigma: Rows) -> tuple[Rows, Rows]:
-        """Predictions of pieces, moved to where their neighbours are, and how sure they are then."""
+        """(log_ms, sigma) of pieces, calibrated."""
         log_ms, sigma = log_ms.copy(), sigma.copy()
         groups: dict[Place, list[int]] = {}
         for i, place in enumerate(places):
@@ -68,20 +67,20 @@ class Anchors(msgspec.Struct, frozen=True):
         return log_ms, sigma
 
 
-def anchors(workloads: Sequence[Workload], log_ms: Rows, missed: Rows, left_out: Rows) -> Anchors:
-    """``missed`` is what the learned curve misses of each sample, ``left_out`` the same with its shape left out."""
+def calibrate(workloads: Sequence[Workload], log_ms: Rows, missed: Rows, left_out: Rows) -> Calibration:
+    """``missed`` is the learned curve's error for each sample, ``left_out`` its error with the shape held out."""
     wholes = {w.key: float(missed[i]) for i, w in enumerate(workloads) if w.cut is None}
     whole_left = {w.key: float(left_out[i]) for i, w in enumerate(workloads) if w.cut is None}
     whole_ms = {w.key: float(log_ms[i]) for i, w in enumerate(workloads) if w.cut is None}
-    found: dict[Place, dict[int, list[int]]] = {}
+    samples: dict[Place, dict[int, list[int]]] = {}
     extents: dict[Place, int] = {}
     for i, w in enumerate(workloads):
         if w.cut and w.whole:
             place = (w.whole.key, w.cut.axis)
-            found.setdefault(place, {}).setdefault(w.cut.hi - w.cut.lo, []).append(i)
+            samples.setdefault(place, {}).setdefault(w.cut.hi - w.cut.lo, []).append(i)
             extents[place] = w.cut.extent
     curves, held_out = {}, {}
-    for place, by_size in found.items():
+    for place, by_size in samples.items():
         points = {
             size: (
                 float(np.mean(missed[members])),
@@ -95,11 +94,11 @@ def anchors(workloads: Sequence[Workload], log_ms: Rows, missed: Rows, left_out:
         order = sorted(points)
         curves[place] = Curve([float(s) for s in order], [points[s][0] for s in order], [points[s][1] for s in order])
         held_out[place] = Curve(curves[place].sizes, [points[s][2] for s in order], curves[place].log_ms)
-    return Anchors(curves, wholes, _trust(held_out, whole_left))
+    return Calibration(curves, wholes, _trust(held_out, whole_left))
 
 
 def _trust(curves: dict[Place, Curve], wholes: dict[str, float]) -> Trust:
-    """From each measured cut, as its neighbours alone would have it."""
+    """Fitted to each measured cut as predicted from its neighbours alone."""
     scale: list[float] = []
     distance: list[float] = []
     left: list[float] = []
@@ -123,7 +122,7 @@ def _trust(curves: dict[Place, Curve], wholes: dict[str, float]) -> Trust:
     order = np.argsort(near_by)
     bins = [part for part in np.array_split(order, min(6, len(order) // 8)) if len(part)]
     across = np.array([float(near_by[part].mean()) for part in bins])
-    # A robust variance of each bin: what a normal distribution of the same 80 % would have.
+    # A robust variance of each bin: that of a normal distribution with the same 80 % quantile.
     level = np.array([float(np.quantile(ratio[part], 0.8)) / 1.6424 for part in bins])
     slope, start = np.polyfit(across, level, 1).tolist() if len(bins) > 1 else (0.0, float(level.mean()))
     x, y = (np.array([pair[k] for pair in pairs]) for k in (0, 1)) if pairs else (np.zeros(0), np.zeros(0))
@@ -136,7 +135,7 @@ def _spread(values: Rows) -> float:
 
 
 def _between(log_ms: Rows, at: Rows, sizes: Sequence[float], times: Sequence[float]) -> Rows:
-    """A larger piece takes longer: no more than the next larger measured one, no less than the next smaller."""
+    """Clipped between the times of the next smaller and the next larger measured size."""
     right = np.searchsorted(sizes, at)
     left = np.searchsorted(sizes, at, side="right") - 1
     padded = np.array([-np.inf, *times, np.inf])

@@ -19,7 +19,7 @@ from tvm import relay
 
 from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value
 from tvm_codl.build.library import Library, build_dataflow
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.measure.contention import measure_contention
 from tvm_codl.measure.worker import open_remote
 
@@ -81,7 +81,7 @@ def relayouts(shape: tuple[int, ...]) -> Dataflow:
     return Dataflow(roots, regions, [], [])
 
 
-def measure_sharing(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target) -> SharingCost:
+def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target) -> TransferCost:
     """Medians over many runs of small programs on the phone; a few seconds, most of them for building."""
     with tempfile.TemporaryDirectory(prefix="tvm-codl-share-") as folder:
 
@@ -106,7 +106,7 @@ def measure_sharing(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target) 
             together = wait_cpu + wait_gpu
             wait_cpu, wait_gpu = (median(pauses(run, on, after) for run in small) for on, after in _PASSING)
             copy = max(together - wait_cpu - wait_gpu, 0.0) * ROUNDS / copied
-        return SharingCost(
+        return TransferCost(
             wait_cpu_ms=wait_cpu,
             wait_gpu_ms=wait_gpu,
             copy_ms_per_mb=copy if copied else 0.0,

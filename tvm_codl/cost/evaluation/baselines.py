@@ -1,7 +1,4 @@
-"""Baselines: what a simpler model of latency would have said, side by side with the learned one in every evaluation.
-
-All have ``fit(amounts, log_ms)`` and ``predict(amounts) -> log_ms``, and learn a few coefficients at most.
-"""
+"""Baselines: simpler models of latency, reported beside the learned one."""
 
 from __future__ import annotations
 
@@ -24,8 +21,8 @@ _TINY = 1e-9
 class Amounts(msgspec.Struct, frozen=True):
     """What the baselines know of operators; every field has shape (operators,).
 
-    ``units`` are the pieces of work that one compute unit or thread does one after the other (warps of a GPU, blocks of
-    a CPU), ``steps`` the iterations of the innermost loop in each.
+    ``units`` are the pieces of work that one compute unit or thread does in series (warps of a GPU, blocks of a CPU),
+    ``steps`` the iterations of the innermost loop in each.
     """
 
     flops: Floats

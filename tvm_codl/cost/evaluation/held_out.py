@@ -1,7 +1,7 @@
-"""Held out: how good the cost model is on operator shapes that it has not seen, next to the baselines.
+"""Held out: the cost model's errors on operator shapes that it has not seen, next to the baselines'.
 
-All pieces of an operator shape are on one side of a split.  Everything that is learned, the baselines' coefficients and
-the calibration of the uncertainty too, is learned from the training side alone.
+All pieces of an operator shape are on one side of a split.  Everything is fitted on the training side alone, also the
+baselines and the uncertainty's calibration.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_codl.cost.baselines import BASELINES, Amounts
 from tvm_codl.cost.device import DeviceFacts
-from tvm_codl.cost.evaluation import Metrics, Result, Scatter, folds, metrics
+from tvm_codl.cost.evaluation.baselines import BASELINES, Amounts
+from tvm_codl.cost.evaluation.metrics import Metrics, Result, Scatter, metrics
+from tvm_codl.cost.folds import folds
 from tvm_codl.cost.model import PROCESSORS, CostModel
 from tvm_codl.cost.samples import Sample, shape_of
 from tvm_codl.errors import UserError
@@ -28,17 +29,17 @@ Floats = NDArray[np.float64]
 LEARNED = "learned"
 FOLDS = 5
 _FEWEST = 5
-#: Operators that take less than this are near what a clock tells apart: a class of their own, and part of ``all``.
+#: Shorter operators are near the clock's resolution: a class of their own, and part of ``all``.
 RESOLVED_MS, BELOW = 0.02, "below 20 us"
-#: Marks classes that are judged against the plain median of all repeats, disturbed ones too, and not :func:`typical`.
+#: Marks classes judged against the plain median of all repeats, also disturbed ones, instead of :func:`typical`.
 BY_MEDIAN = ", median of all repeats"
-#: A baseline is fitted to each kind of operator that has as many samples.
+#: Kinds of operators with as many samples get baselines of their own.
 _OWN_FIT = 24
 
 
 class HeldOut(msgspec.Struct, frozen=True):
-    """``samples`` and ``shapes`` by processor; ``noise`` is the median deviation of log-time that the measurements
-    themselves have; ``left_out`` counts samples without a finite time."""
+    """``samples`` and ``shapes`` by processor; ``noise`` is the measurements' own median deviation of log-time;
+    ``left_out`` counts samples without a finite time."""
 
     device: str
     folds: int
@@ -62,29 +63,17 @@ def hold_out(
 
     Raises :class:`UserError` where there are too few shapes to hold any out.
     """
-    results: list[Result] = []
-    scatter: list[Scatter] = []
-    counts: dict[str, int] = {}
-    shapes: dict[str, int] = {}
-    noise: dict[str, float] = {}
+    parts = []
     for processor in PROCESSORS:
         usable = [s for s in samples if s.processor == processor and 0 < s.ms < math.inf]
         own = [s for s in usable if s.device == device]
         if len({shape_of(s.workload) for s in own}) < 2:
             continue
         others = [s for s in usable if s.device != device]
-        predicted, sigma = _predictions(own, others, device, tunings, processor, count, seed)
-        measured = np.array([s.ms for s in own])
-        place = f"{name} {processor}".strip()
-        results += _results(place, own, measured, predicted, sigma)
-        scatter.append(Scatter(place, measured.tolist(), {k: v.tolist() for k, v in predicted.items()}))
-        counts[processor] = len(own)
-        shapes[processor] = len({shape_of(s.workload) for s in own})
-        noise[processor] = float(np.median([s.sigma for s in own]))
-    if not results:
+        parts.append(_Part(processor, own, *_predictions(own, others, device, tunings, processor, count, seed)))
+    if not parts:
         raise UserError("too few shapes to hold any out", f"{len(samples)} samples", "tvm-codl measure MODEL")
-    left_out = sum(not 0 < s.ms < math.inf for s in samples if s.device == device)
-    return HeldOut(name, count, counts, shapes, noise, left_out, results, scatter)
+    return _report(parts, name, count, sum(not 0 < s.ms < math.inf for s in samples if s.device == device))
 
 
 def judge(model: CostModel, samples: Sequence[Sample], name: str = "") -> HeldOut:
@@ -95,37 +84,48 @@ def judge(model: CostModel, samples: Sequence[Sample], name: str = "") -> HeldOu
     if all(sample.device != model.device for sample in samples):
         raise UserError(
             "none of these records is of the model's phone",
-            f"{len(samples)} samples; the model is of {model.provenance.get('device') or 'a phone that it does not name'}",
+            f"{len(samples)} samples; the model is of {model.provenance.get('device') or 'an unnamed phone'}",
             "leave out --model, or name the records of that phone: --records FILE --device NAME",
         )
-    results: list[Result] = []
-    scatter: list[Scatter] = []
-    counts: dict[str, int] = {}
-    shapes: dict[str, int] = {}
-    noise: dict[str, float] = {}
-    left_out = 0
+    parts, left_out = [], 0
     for processor in PROCESSORS:
         own = [s for s in samples if s.processor == processor and not model.measured(s.workload, processor)]
         new = [s for s in own if 0 < s.ms < math.inf and s.device == model.device]
         left_out += len(own) - len(new)
-        if not new:
-            continue
-        workloads = [s.workload for s in new]
-        ms, sigma = model.estimate(workloads, processor)
-        finite = np.flatnonzero(np.isfinite(ms))
-        measured = np.array([s.ms for s in new])[finite]
-        place = f"{name} {processor}".strip()
-        kept = [new[i] for i in finite.tolist()]
-        results += _results(place, kept, measured, {LEARNED: ms[finite]}, sigma[finite])
-        scatter.append(Scatter(place, measured.tolist(), {LEARNED: ms[finite].tolist()}))
-        counts[processor], shapes[processor] = len(kept), len({shape_of(s.workload) for s in kept})
-        noise[processor] = float(np.median([s.sigma for s in new]))
-    if not results:
+        if new:
+            ms, sigma = model.estimate([s.workload for s in new], processor)
+            finite = np.flatnonzero(np.isfinite(ms))
+            kept = [new[i] for i in finite.tolist()]
+            parts.append(_Part(processor, kept, {LEARNED: ms[finite]}, sigma[finite]))
+    if not parts:
         raise UserError(
             "the model was trained on every one of these records", f"{len(samples)} samples",
             "leave out --model: shapes are then held out while learning",
         )  # fmt: skip
-    return HeldOut(name, 0, counts, shapes, noise, left_out, results, scatter)
+    return _report(parts, name, 0, left_out)
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """One processor's samples, their milliseconds by learner, and the learned model's deviation."""
+
+    processor: Processor
+    samples: Sequence[Sample]
+    predicted: dict[str, Floats]
+    sigma: Floats
+
+
+def _report(parts: Sequence[_Part], name: str, count: int, left_out: int) -> HeldOut:
+    results: list[Result] = []
+    scatter: list[Scatter] = []
+    for part in parts:
+        measured = np.array([s.ms for s in part.samples])
+        place = f"{name} {part.processor}".strip()
+        results += _results(place, part.samples, measured, part.predicted, part.sigma)
+        scatter.append(Scatter(place, measured.tolist(), {k: v.tolist() for k, v in part.predicted.items()}))
+    counts: dict[str, int] = {part.processor: len(part.samples) for part in parts}
+    shapes: dict[str, int] = {part.processor: len({shape_of(s.workload) for s in part.samples}) for part in parts}
+    noise: dict[str, float] = {part.processor: float(np.median([s.sigma for s in part.samples])) for part in parts}
+    return HeldOut(name, count, counts, shapes, noise, left_out, results, scatter)
 
 
 def _predictions(
@@ -183,7 +183,7 @@ def _results(
     classes |= {BELOW: measured < RESOLVED_MS, "all": every}
     judged = [(name, chosen, measured) for name, chosen in classes.items()]
     if np.all((medians > 0) & np.isfinite(medians)):
-        # What disturbs a run is part of this truth: how much is lost to it, or to the way it is taken out, shows.
+        # Shows what is lost to disturbed runs, and to the way they are removed.
         judged += [(f"{name}{BY_MEDIAN}", classes[name], medians) for name in ("conv2d pieces", "all")]
     found = []
     for name, chosen, truth in judged:

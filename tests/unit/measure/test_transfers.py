@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_codl.measure.sharing import pauses, ping_pong, readers, start
+from tvm_codl.measure.transfers import pauses, ping_pong, readers, start
 
 
 def span(processor: str, begin: float, end: float, kind: str = "kernel", name: str = "k") -> dict[str, object]:
