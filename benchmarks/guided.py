@@ -37,8 +37,7 @@ from tvm_codl.measure.sharing import measure_sharing
 from tvm_codl.measure.workflow import Prepared, libraries_for, measure_grid, measure_network, open_library, prepare
 from tvm_codl.plan.candidates import Candidate, candidates
 from tvm_codl.plan.files import dump_plan, load_plan
-from tvm_codl.plan.plan import Placement, Plan
-from tvm_codl.plan.reasons import uniform_plan
+from tvm_codl.plan.plan import Placement, Plan, uniform_plan
 from tvm_codl.plan.search import search
 from tvm_codl.records.record import Record
 from tvm_codl.records.store import RecordStore

@@ -33,10 +33,9 @@ from tvm_codl.measure.bench import TOLERANCE, Operators, errors
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.interleave import RUNS, calm_down, rounds
 from tvm_codl.measure.workflow import Prepared, learn, libraries_for, open_library, prepare, second_look, shortlist
-from tvm_codl.plan.baselines.uniform_ratio import COMPARATORS
+from tvm_codl.plan.baselines.planners import PLANNERS
 from tvm_codl.plan.files import dump_plan
 from tvm_codl.plan.plan import Plan
-from tvm_codl.plan.shortlist import uniform
 from tvm_codl.report.planners import OURS, TITLES, Planners, Variant, markdown, summary
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.runtime.comodule import CoModule
@@ -52,7 +51,7 @@ def planned(
 ) -> dict[str, Plan]:
     """Every planner's plan, ours as the second look on the phone has it.  Libraries of all are built together."""
     found, problem = learn(prepared, phone, Budget(seconds=budget_s), talk, records, tuning)
-    plans = {**uniform(problem), **{name: planner(problem) for name, planner in COMPARATORS.items()}}
+    plans = {**problem.single_processor_plans(), **{name: planner(problem) for name, planner in PLANNERS.items()}}
     racing = shortlist(problem, found.plan, records)
     libraries_for(prepared, {**plans, **{f"{c.origin}.": c.plan for c in racing}}, tools, talk)
     return {**plans, OURS: second_look(prepared, problem, racing, phone, tools, talk, records)}
@@ -129,7 +128,7 @@ def said(result: Planners) -> str:
             + (f"  {variant.memory_bytes / 1e6:.1f} MB" if variant.memory_bytes else "")
             + (f"  (= {TITLES[variant.same_as]})" if variant.same_as else "")
         )
-    against = ", ".join(f"{TITLES[name]} {result.against(name):.3f}" for name in COMPARATORS)
+    against = ", ".join(f"{TITLES[name]} {result.against(name):.3f}" for name in PLANNERS)
     lines.append(
         f"speedup {result.speedup:.2f}, efficiency {result.efficiency:.2f}, times as long as ours: {against}; "
         f"ideal {result.ideal_ms:.3f} ms"

@@ -19,8 +19,7 @@ from tvm_codl.kernels.target import vector_lanes
 from tvm_codl.measure.choices import offered
 from tvm_codl.measure.settings_search import settings_option, settled, with_settings
 from tvm_codl.measure.workflow import Prepared, build_library, open_library, prepare
-from tvm_codl.plan.plan import Placement, Plan
-from tvm_codl.plan.reasons import uniform_plan
+from tvm_codl.plan.plan import Placement, Plan, uniform_plan
 from tvm_codl.records.settings import DEFAULT, Settings
 
 #: Whether this machine's vectors are pixels: then the reference phone may take images.

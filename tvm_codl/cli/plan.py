@@ -127,12 +127,12 @@ def _check_usage(given: bool, explained: bool, changed: bool, objective: str, po
 def _explained(plan: Plan, prepared: Prepared, stores: dict[str, Any]) -> Explanation:
     """By what was kept of the plan's phone; else what the plan says of itself."""
     from tvm_codl.measure.offline_costs import NotKept, recall
-    from tvm_codl.plan.explain.explanation import explanation, stated
+    from tvm_codl.plan.explain.explanation import explain, restate
     from tvm_codl.plan.explain.prices import Prices
 
     try:
         costs = recall(prepared, device=plan.device, log=talk, **stores)
     except NotKept as missing:
         talk(f"only what the plan says of itself, without second choices: {missing}")
-        return stated(plan)
-    return explanation(plan, Prices.of(costs.problem, [plan]), costs.model)
+        return restate(plan)
+    return explain(plan, Prices.of(costs.problem, [plan]), costs.model)

@@ -31,10 +31,10 @@ from tvm_codl.measure.workflow import (
     prepare,
 )
 from tvm_codl.paths import cache_dir, default_records
+from tvm_codl.plan.baselines.ideal import ideal_ms
 from tvm_codl.plan.candidates import PROCESSORS
 from tvm_codl.plan.files import dump_plan, plan_json
-from tvm_codl.plan.plan import Plan
-from tvm_codl.plan.reasons import ideal_ms, uniform_plan
+from tvm_codl.plan.plan import Plan, uniform_plan
 from tvm_codl.records.record import ErrorNo, Processor, Record
 from tvm_codl.records.store import RecordStore
 from tvm_codl.records.workload import Workload

@@ -26,8 +26,9 @@ from tvm_codl.measure.acquisition import worth
 from tvm_codl.measure.budget import Budget, Purse
 from tvm_codl.measure.probe import Probe, failed_probes, split_probes, whole_probes
 from tvm_codl.plan.candidates import Candidate, Predictor, candidates
+from tvm_codl.plan.costs import build_costs
 from tvm_codl.plan.plan import Placement, Plan
-from tvm_codl.plan.search import find, replayed, tables
+from tvm_codl.plan.search import find
 from tvm_codl.records.record import ErrorNo, Processor, Record
 from tvm_codl.records.workload import Workload
 
@@ -118,15 +119,15 @@ def guide(
     while True:
         model = fit(loop.known.values())
         choices = _with(plan, graph, axes, model, candidates(graph, axes, model))
-        costs = tables(graph, choices, sharing, axes)
+        costs = build_costs(graph, choices, sharing, axes)
         before, old = plan, _numbers(plan, choices) if plan else ()
-        plan = find(graph, choices, sharing, axes, name, device, known=[old] if before else ()).plan
+        plan = find(graph, choices, sharing, axes, name, device, starts=[old] if before else ()).plan
         valued = worth(graph, axes, choices, costs, plan, model, seed=len(rounds))
         moved, gained = 0, 0.0
         if before is not None:
             pairs = list(zip(before.operators, plan.operators, strict=True))
             moved = sum(a.placement != b.placement for a, b in pairs)
-            then, now = (replayed(graph, choices, sharing, costs, one) for one in (old, _numbers(plan, choices)))
+            then, now = (costs.simulate(choice) for choice in (old, _numbers(plan, choices)))
             gained = then.total_ms - now.total_ms
         rounds.append(Round(len(rounds), plan.predicted_ms, gained, moved, loop.purse.taken, valued.gain_ms))
         log(str(rounds[-1]))

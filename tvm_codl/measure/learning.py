@@ -22,7 +22,7 @@ from tvm_codl.measure.session import Session
 from tvm_codl.measure.settings import Settings
 from tvm_codl.measure.sharing import measure_sharing
 from tvm_codl.paths import default_records
-from tvm_codl.plan.measured import calibrated, correction
+from tvm_codl.plan.measured import calibrate_network, fit_correction
 from tvm_codl.plan.problem import Problem
 from tvm_codl.records.plan_record import PlanRecord
 from tvm_codl.records.record import Record
@@ -102,7 +102,7 @@ def learn(
             f"plans that share took {problem.correction:.3f} times as long as predicted on this phone: "
             "so are they predicted now"
         )
-    return msgspec.structs.replace(found, plan=problem.corrected(found.plan)), problem
+    return msgspec.structs.replace(found, plan=problem.correct(found.plan)), problem
 
 
 def priced(
@@ -111,7 +111,7 @@ def priced(
     """A network with what was learned of its costs on a device, and by how much its plans and others' took longer there:
     ``runs`` are plans that were run, with the kernels of today."""
     graph = prepared.graph
-    factors = correction(runs, graph), calibrated(runs, graph)
+    factors = fit_correction(runs, graph), calibrate_network(runs, graph)
     return Problem(graph, prepared.axes, model, sharing, prepared.name, device, *factors)
 
 

@@ -22,9 +22,10 @@ from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.learning import Log, learn, learner, priced
 from tvm_codl.paths import default_records
-from tvm_codl.plan.energy import Energy, least_energy
+from tvm_codl.plan.energy import Energy
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
+from tvm_codl.plan.search import find
 from tvm_codl.records.record import Record
 from tvm_codl.records.store import RecordStore
 from tvm_codl.relay.prepared import Prepared
@@ -139,8 +140,8 @@ def energy_plan(
     """
     energy = Energy(needed(power, phone.profile))
     problem = _learned(prepared, phone, budget_s, records, tuning_records, log).problem
-    network = (problem.graph, problem.options, problem.sharing, problem.axes)
-    return problem.corrected(least_energy(*network, energy, problem.name, problem.device))
+    network = (problem.graph, problem.options, problem.sharing, problem.axes, problem.name, problem.device)
+    return problem.correct(find(*network, objective=energy).plan)
 
 
 def needed(power: Power | None, profile: DeviceProfile) -> Power:

@@ -34,10 +34,10 @@ from tvm_codl.measure.validation import SECONDS, compare
 from tvm_codl.paths import cache_dir, default_records
 from tvm_codl.plan.adaptive import StatePlan, adaptive_plans
 from tvm_codl.plan.candidates import PROCESSORS
-from tvm_codl.plan.measured import calibrated, known_plans, record_of
+from tvm_codl.plan.measured import calibrate_network, plans_of, record_of
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.shortlist import Contender, contenders, origins, uniform
+from tvm_codl.plan.shortlist import ShortlistEntry, make_shortlist, origins
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.records.settings import DEFAULT
 from tvm_codl.records.store import RecordStore
@@ -74,12 +74,12 @@ def make_plan(
     return second_look(prepared, problem, shortlist(problem, found.plan, records), phone, tools, log, records)
 
 
-def shortlist(problem: Problem, plan: Plan, records: Path | None = None) -> list[Contender]:
+def shortlist(problem: Problem, plan: Plan, records: Path | None = None) -> list[ShortlistEntry]:
     """The plans that are worth a run on the phone (:mod:`tvm_codl.plan.shortlist`), those that were fast before among
     them."""
     with RecordStore(records or default_records()) as store:
-        known = known_plans(store.plans(device=problem.device), problem)
-    return contenders(problem, plan, known)
+        known = plans_of(store.plans(device=problem.device), problem)
+    return make_shortlist(problem, plan, known)
 
 
 def make_adaptive(
@@ -130,7 +130,7 @@ def look_when_busy(
 def second_look(
     prepared: Prepared,
     problem: Problem,
-    found: Sequence[Contender],
+    found: Sequence[ShortlistEntry],
     phone: Any,
     tools: Toolchain,
     log: Log = lambda _: None,
@@ -141,7 +141,7 @@ def second_look(
     its ``measured_ms`` (:mod:`tvm_codl.measure.validation`).  The times of all go to the store ``records``.
 
     A processor that does not run every operator is not tried alone."""
-    singles = uniform(problem)
+    singles = problem.single_processor_plans()
     for on in PROCESSORS:
         if on not in singles:
             log(f"not tried on the {on} alone, which does not run every operator")
@@ -159,9 +159,9 @@ def second_look(
         runs = list(store.plans(device=problem.device, build=build))
     # What single processors took just now says more of this network than its operators' sum; what a plan that shares it
     # took is not asked.
-    own = calibrated(runs, problem.graph)
+    own = calibrate_network(runs, problem.graph)
     log(f"by its times alone: predicted now {own.cpu:.3f} (CPU) and {own.gpu:.3f} (GPU) times its operators' sum")
-    priced = dataclasses.replace(problem, calibration=own).corrected(plans[looked.first])
+    priced = dataclasses.replace(problem, calibration=own).correct(plans[looked.first])
     chosen = msgspec.structs.replace(priced, measured_ms=looked.median(looked.first))
     if looked.first not in singles:
         return chosen

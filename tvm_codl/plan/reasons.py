@@ -1,16 +1,14 @@
-"""Why an operator is where it is, in words; and the plans and times that a plan is compared with."""
+"""Reasons: why an operator is where it is, in words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
 
-from tvm_codl.errors import UserError
-from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis
 from tvm_codl.plan.candidates import Candidate
-from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
+from tvm_codl.plan.eliminate import Table
+from tvm_codl.plan.plan import Placement
 
 
 def reason(
@@ -18,9 +16,9 @@ def reason(
     options: Sequence[Candidate],
     axes: Mapping[str, Axis],
     share_ms: float,
-    excess_ms: Sequence[float],
+    growth_ms: Table,
 ) -> str:
-    """One line in words.  ``options`` starts with cpu and gpu; ``excess_ms[i]`` is what option i would add."""
+    """One line in words.  ``options`` starts with cpu and gpu; ``growth_ms[i]`` is what option i would add."""
     cpu, gpu = options[0].ms, options[1].ms
     better = min(("cpu", cpu), ("gpu", gpu), key=lambda one: one[1])
     placement = chosen.placement
@@ -46,7 +44,7 @@ def reason(
             why = f"the best split ({words}) takes {_ms(fastest.ms)} ms, the whole {_ms(here[1])}"
         else:
             index = list(options).index(fastest)
-            lost = here[1] - fastest.ms + max(0.0, excess_ms[index])
+            lost = here[1] - fastest.ms + max(0.0, float(growth_ms[index]))
             why = f"too small to share: the best split ({words}) saves {_ms(here[1] - fastest.ms)} ms, "
             why += f"its sharing costs {_ms(lost)}"
     if here[1] > there[1]:
@@ -60,36 +58,6 @@ def placement_words(placement: Placement) -> str:
         return placement.on
     over = f"+{placement.over[0]}-{placement.over[1]}" if any(placement.over) else ""
     return f"{placement.axis}@{placement.at}{over}"
-
-
-def columns(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
-    """Lines of a table whose columns are as wide as they need; those of the numbers ``left`` begin at the left."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if column in left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
-def uniform_plan(graph: OpGraph, on: Literal["cpu", "gpu"], model: str = "", device: str = "") -> Plan:
-    """``cpu-only`` or ``gpu-only``: every operator whole on one processor."""
-    operators = tuple(
-        PlannedOperator(operator.id, operator.name, Placement(on), reason=f"{on} only") for operator in graph.operators
-    )
-    return Plan(model, device, operators)
-
-
-def ideal_ms(cpu_ms: Sequence[float], gpu_ms: Sequence[float]) -> float:
-    """The sum over operators of 1 / (1/cpu + 1/gpu): every one shared perfectly, for nothing.
-
-    Infinite times count as the other processor's alone.  Raises :class:`UserError` for lists of unequal length.
-    """
-    if len(cpu_ms) != len(gpu_ms):
-        raise UserError("the ideal time needs both times of every operator", f"{len(cpu_ms)} and {len(gpu_ms)} times")
-    return sum(1.0 / (1.0 / c + 1.0 / g) if c > 0 and g > 0 else 0.0 for c, g in zip(cpu_ms, gpu_ms, strict=True))
 
 
 def _ms(ms: float) -> str:

@@ -1,4 +1,4 @@
-"""Replay: when a plan's parts start and end on two processors, as the co-executor runs them.
+"""Simulate: when a plan's parts start and end on two processors, as the co-executor runs them.
 
 The co-executor works off two in-order lists, one a processor, and waits only where data crosses.  The search adds up
 operators as if both processors met after each; here they do not, so a processor may run ahead of the other, branches
@@ -65,13 +65,13 @@ class _List:
                 self.ends[index] = None
 
 
-def replay(steps: Sequence[Step], sharing: SharingCost) -> Times:
+def simulate(steps: Sequence[Step], sharing: SharingCost) -> Times:
     """Runs the lists of a plan by its predicted times; operators are in the graph's order.
 
     With a part that takes for ever, since it does not run there, the total is infinite.
     Raises :class:`ValueError` for parts that wait for each other, which those of a graph in order do not.
     """
-    # A planner replays a hundred plans of a hundred operators: both lists' states are plain variables.
+    # Hot loop (a hundred plans of a hundred operators): both lists' states are plain variables.
     cpu, gpu = _List(steps, CPU), _List(steps, GPU)
     cpu_parts, gpu_parts = cpu.parts, gpu.parts
     factors, feed_ms = sharing.contention.factors, sharing.feed_ms

@@ -15,7 +15,8 @@ from tvm_codl.graph.split import axes as axes_of
 from tvm_codl.measure import acquisition as module
 from tvm_codl.measure.acquisition import doubted, worth
 from tvm_codl.plan.candidates import candidates
-from tvm_codl.plan.search import search, tables
+from tvm_codl.plan.costs import build_costs
+from tvm_codl.plan.search import search
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
 
@@ -49,7 +50,7 @@ def wanted_on() -> set[str]:
     model = EvenButForCpu()
     choices = candidates(GRAPH, AXES, model)
     plan = search(GRAPH, choices, SHARING, AXES)
-    found = worth(GRAPH, AXES, choices, tables(GRAPH, choices, SHARING, AXES), plan, model)
+    found = worth(GRAPH, AXES, choices, build_costs(GRAPH, choices, SHARING, AXES), plan, model)
     return {one.probe.processor for one in found.probes if one.probe.axis}
 
 

@@ -67,8 +67,8 @@ def true_ms(plan: Plan) -> float:
         at = planned.placement
         whole = choices[operator.id][at.on == "gpu"]
         chosen[operator.id] = (predicted(operator, GRAPH, AXES, model, at) if at.on == "split" else whole,)
-    costs = module.tables(GRAPH, chosen, SHARING, AXES)
-    return module.replayed(GRAPH, chosen, SHARING, costs, [0] * len(chosen)).total_ms
+    costs = module.build_costs(GRAPH, chosen, SHARING, AXES)
+    return costs.simulate([0] * len(chosen)).total_ms
 
 
 def test_a_tenth_of_the_grid_gives_a_plan_as_good_as_the_whole(store: RecordStore) -> None:

@@ -15,8 +15,7 @@ from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.plan.aligned import MOST_ALIGNED, MOST_WINDOWS, aligned
 from tvm_codl.plan.candidates import candidates
 from tvm_codl.plan.crossing import needs_other
-from tvm_codl.plan.plan import Placement
-from tvm_codl.plan.reasons import uniform_plan
+from tvm_codl.plan.plan import Placement, uniform_plan
 from tvm_codl.plan.search import search
 from tvm_codl.plan.verify import verify_plan
 

@@ -9,7 +9,7 @@ from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.graph.opgraph import Node, OpGraph, Ref
 from tvm_codl.graph.split import axes
 from tvm_codl.plan.candidates import Candidate
-from tvm_codl.plan.costs import Costs, tables
+from tvm_codl.plan.costs import Costs, build_costs
 from tvm_codl.plan.plan import Placement
 
 ROWS, INPUTS, OUTPUTS = 8, 512, 256
@@ -37,7 +37,7 @@ def priced(contention: Contention, ms: float = 1.0) -> Costs:
     legal = {operator.id: axes(operator, graph) for operator in graph.operators}
     whole = [Candidate(PLACES[0], ms, 0.0), Candidate(PLACES[1], 0.0, ms)]
     halves = [Candidate(place, ms / 2, ms / 2) for place in PLACES[2:]]
-    return tables(graph, {0: (*whole, *halves)}, SharingCost(0.0, 0.0, 0.0, 0.0, contention=contention), legal)
+    return build_costs(graph, {0: (*whole, *halves)}, SharingCost(0.0, 0.0, 0.0, 0.0, contention=contention), legal)
 
 
 def test_a_part_of_the_outputs_reads_its_own_weights_and_a_part_of_the_rows_all_of_them() -> None:

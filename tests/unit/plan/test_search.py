@@ -13,10 +13,10 @@ from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.errors import UserError
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis, axes
+from tvm_codl.plan.baselines.ideal import ideal_ms
 from tvm_codl.plan.candidates import candidates
 from tvm_codl.plan.files import parse_plan, plan_json
-from tvm_codl.plan.plan import Placement
-from tvm_codl.plan.reasons import ideal_ms, uniform_plan
+from tvm_codl.plan.plan import Placement, uniform_plan
 from tvm_codl.plan.search import find, search
 from tvm_codl.plan.verify import verify_plan
 
@@ -52,7 +52,7 @@ def test_a_dear_wait_of_one_processor_moves_the_cuts() -> None:
     for dear in ("cpu", "gpu"):
         waits = {"wait_cpu_ms": 0.1, "wait_gpu_ms": 0.1, f"wait_{dear}_ms": 8.0}
         sharing = SharingCost(relayout_ms_per_mb=0.0, **waits)
-        plans[dear] = find(graph, options, sharing, legal(graph), replays=0).plan
+        plans[dear] = find(graph, options, sharing, legal(graph), simulations=0).plan
         splits = [o for o in plans[dear].operators if o.placement.on == "split"]
         assert len(splits) >= 3
         assert all(o.share_ms < 1.0 for o in splits), "a wait of 8 ms is avoided"
@@ -102,8 +102,8 @@ def test_a_processor_that_cannot_run_an_operator_is_avoided() -> None:
 def test_without_room_for_tables_the_gap_is_stated_and_one_processor_is_never_beaten() -> None:
     graph = convolutions(4)
     options = candidates(graph, legal(graph), ByFlops())
-    found = find(graph, options, SharingCost(), legal(graph), limit=10, replays=0)
-    best = find(graph, options, SharingCost(), legal(graph), replays=0)
+    found = find(graph, options, SharingCost(), legal(graph), limit=10, simulations=0)
+    best = find(graph, options, SharingCost(), legal(graph), simulations=0)
     assert not found.exact and best.exact
     assert found.bound_ms <= best.total_ms + 1e-6 <= found.total_ms + 2e-6
     assert found.total_ms <= min(found.cpu_only_ms, found.gpu_only_ms) + 1e-6

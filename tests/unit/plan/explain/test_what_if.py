@@ -24,9 +24,8 @@ from tvm_codl.plan.eliminate import minimise
 from tvm_codl.plan.energy import Energy
 from tvm_codl.plan.explain.prices import Prices
 from tvm_codl.plan.explain.what_if import parse_asked, what_if, what_if_text
-from tvm_codl.plan.plan import Placement, Plan
+from tvm_codl.plan.plan import Placement, Plan, uniform_plan
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.reasons import uniform_plan
 from tvm_codl.plan.search import find, search
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.records.settings import Settings
@@ -164,7 +163,7 @@ def test_the_candidates_stay_what_the_search_wants() -> None:
     of = problem(convolutions(2))
     plan = planned(of)
     fixed = {0: Placement("gpu"), 1: plan.operators[1].placement}
-    kept = Prices.of(of, [plan]).only(fixed)
+    kept = Prices.of(of, [plan]).restrict(fixed)
     for id, placement in fixed.items():
         assert [o.placement.on for o in kept[id][:2]] == ["cpu", "gpu"]
         assert [o.placement for o in kept[id] if np.isfinite(o.ms)] == [placement]
