@@ -59,8 +59,8 @@ def exhaustive(prepared: Prepared, records: list[Record], sharing: SharingCost) 
         for o in graph.operators
     }
     return {
-        "grid": search(graph, grid, sharing, axes, prepared.name),
-        "fitted": search(graph, fitted, sharing, axes, prepared.name),
+        "grid": search(graph, grid, sharing, axes, prepared.name).plan,
+        "fitted": search(graph, fitted, sharing, axes, prepared.name).plan,
     }
 
 

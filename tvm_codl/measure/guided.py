@@ -28,7 +28,7 @@ from tvm_codl.measure.probe import Probe, failed_probes, split_probes, whole_pro
 from tvm_codl.plan.candidates import Candidate, Predictor, candidates
 from tvm_codl.plan.costs import build_costs
 from tvm_codl.plan.plan import Placement, Plan
-from tvm_codl.plan.search import find
+from tvm_codl.plan.search import search
 from tvm_codl.records.record import ErrorNo, Processor, Record
 from tvm_codl.records.workload import Workload
 
@@ -121,7 +121,7 @@ def guide(
         choices = _with(plan, graph, axes, model, candidates(graph, axes, model))
         costs = build_costs(graph, choices, sharing, axes)
         before, old = plan, _numbers(plan, choices) if plan else ()
-        plan = find(graph, choices, sharing, axes, name, device, starts=[old] if before else ()).plan
+        plan = search(graph, choices, sharing, axes, name, device, starts=[old] if before else ()).plan
         valued = worth(graph, axes, choices, costs, plan, model, seed=len(rounds))
         moved, gained = 0, 0.0
         if before is not None:

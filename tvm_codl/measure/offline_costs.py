@@ -25,7 +25,7 @@ from tvm_codl.paths import default_records
 from tvm_codl.plan.energy import Energy
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.search import find
+from tvm_codl.plan.search import search
 from tvm_codl.records.record import Record
 from tvm_codl.records.store import RecordStore
 from tvm_codl.relay.prepared import Prepared
@@ -141,7 +141,7 @@ def energy_plan(
     energy = Energy(needed(power, phone.profile))
     problem = _learned(prepared, phone, budget_s, records, tuning_records, log).problem
     network = (problem.graph, problem.options, problem.sharing, problem.axes, problem.name, problem.device)
-    return problem.correct(find(*network, objective=energy).plan)
+    return problem.correct(search(*network, objective=energy).plan)
 
 
 def needed(power: Power | None, profile: DeviceProfile) -> Power:

@@ -107,7 +107,7 @@ def plan_for(problem: Problem, state: PhoneState) -> Plan:
         feed_ms=problem.sharing.feed_ms * state.cpu,
     )
     options = candidates_in(problem, state)
-    return search(problem.graph, options, sharing, problem.axes, problem.name, problem.device)
+    return search(problem.graph, options, sharing, problem.axes, problem.name, problem.device).plan
 
 
 def candidates_in(problem: Problem, state: PhoneState) -> dict[int, tuple[Candidate, ...]]:

@@ -35,7 +35,7 @@ class Watts(Protocol):
 
 @dataclass(frozen=True)
 class Energy:
-    """An objective of :func:`~tvm_codl.plan.search.find`: the fewest millijoules."""
+    """An objective of :func:`~tvm_codl.plan.search.search`: the fewest millijoules."""
 
     watts: Watts
 

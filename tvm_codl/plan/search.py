@@ -55,18 +55,6 @@ def search(
     axes: Axes,
     model: str = "",
     device: str = "",
-) -> Plan:
-    """The plan of :func:`find`."""
-    return find(graph, candidates, sharing, axes, model, device).plan
-
-
-def find(
-    graph: OpGraph,
-    candidates: Mapping[int, Sequence[Candidate]],
-    sharing: SharingCost,
-    axes: Axes,
-    model: str = "",
-    device: str = "",
     limit: int = TABLE_LIMIT,
     objective: Objective | None = None,
     simulations: int = MOST_SIMULATIONS,

@@ -84,7 +84,7 @@ def make_shortlist(
     priced = {o.id: {c.placement: c for c in problem.options[o.id]} for o in problem.graph.operators}
     searched = []
     for changed in PERTURBATIONS:
-        plan = search(problem.graph, changed.candidates(problem), changed.transfers(problem.sharing), problem.axes)
+        plan = search(problem.graph, changed.candidates(problem), changed.transfers(problem.sharing), problem.axes).plan
         chosen = [priced[line.operator][line.placement] for line in plan.operators]
         searched.append(ShortlistEntry(changed.origin, problem.plan(chosen, f"the best plan with {changed.origin}")))
     planned = [ShortlistEntry(name.replace("_", " "), planner(problem)) for name, planner in PLANNERS.items()]

@@ -49,7 +49,7 @@ def wanted_on() -> set[str]:
     """The processors of the pieces that are worth a measurement."""
     model = EvenButForCpu()
     choices = candidates(GRAPH, AXES, model)
-    plan = search(GRAPH, choices, SHARING, AXES)
+    plan = search(GRAPH, choices, SHARING, AXES).plan
     found = worth(GRAPH, AXES, choices, build_costs(GRAPH, choices, SHARING, AXES), plan, model)
     return {one.probe.processor for one in found.probes if one.probe.axis}
 

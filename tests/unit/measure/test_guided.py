@@ -78,7 +78,7 @@ def test_a_tenth_of_the_grid_gives_a_plan_as_good_as_the_whole(store: RecordStor
     choices = module.candidates(GRAPH, AXES, model)
     for id, split in grid_placements(GRAPH, AXES):
         choices[id] += (predicted(GRAPH.operators[id], GRAPH, AXES, model, split),)
-    best = search(GRAPH, choices, SHARING, AXES)
+    best = search(GRAPH, choices, SHARING, AXES).plan
     meter = NullMeter(GRAPH, store)
     found = guided(meter, Budget(measurements=len(grid) // 10))
     assert len(meter.taken) <= len(grid) // 10

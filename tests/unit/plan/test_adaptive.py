@@ -34,7 +34,7 @@ def problem(graph: OpGraph) -> Problem:
 
 
 def first(one: Problem) -> Plan:
-    return search(one.graph, one.options, one.sharing, one.axes)
+    return search(one.graph, one.options, one.sharing, one.axes).plan
 
 
 def share_of_cpu(one: Problem, plan: Plan) -> float:

@@ -94,7 +94,7 @@ def narrow(rows: int, *strides: int) -> OpGraph:
 def test_dear_waits_make_a_run_one_chain_whose_halos_are_made_twice() -> None:
     graph = narrow(160, 1, 1, 1, 1)
     options = candidates(graph, legal(graph), ByFlops())
-    plan = search(graph, options, SharingCost(6.0, 6.0), legal(graph))
+    plan = search(graph, options, SharingCost(6.0, 6.0), legal(graph)).plan
     assert [o.placement.axis for o in plan.operators] == ["height"] * 4
     assert [o.placement.over for o in plan.operators] == [(3, 3), (2, 2), (1, 1), (0, 0)]
     assert [o.chain for o in plan.operators] == [0, 0, 0, 0]
@@ -105,7 +105,7 @@ def test_free_waits_make_no_row_twice() -> None:
     graph = narrow(160, 1, 1, 1, 1)
     options = candidates(graph, legal(graph), ByFlops())
     assert any(any(option.placement.over) for option in options[0])
-    plan = search(graph, options, SharingCost(0.0, 0.0, 0.0, 0.0), legal(graph))
+    plan = search(graph, options, SharingCost(0.0, 0.0, 0.0, 0.0), legal(graph)).plan
     assert {o.placement.on for o in plan.operators} == {"split"}
     assert not any(any(o.placement.over) for o in plan.operators)
 
@@ -113,7 +113,7 @@ def test_free_waits_make_no_row_twice() -> None:
 def test_a_run_through_a_stride_is_a_chain_too() -> None:
     graph = narrow(640, 1, 2, 1)
     options = candidates(graph, legal(graph), ByFlops())
-    plan = search(graph, options, SharingCost(6.0, 6.0), legal(graph))
+    plan = search(graph, options, SharingCost(6.0, 6.0), legal(graph)).plan
     assert {o.placement.on for o in plan.operators} == {"split"}
     assert [o.chain for o in plan.operators] == [0, 0, 0]
     assert any(plan.operators[0].placement.over) and any(plan.operators[1].placement.over)

@@ -24,7 +24,7 @@ from tvm_codl.plan.costs import build_costs
 from tvm_codl.plan.eliminate import Edges, Table
 from tvm_codl.plan.files import parse_plan, plan_json
 from tvm_codl.plan.plan import Placement
-from tvm_codl.plan.search import SearchResult, find
+from tvm_codl.plan.search import SearchResult, search
 from tvm_codl.plan.verify import verify_plan
 
 Drawn = tuple[OpGraph, dict[int, Sequence[Candidate]]]
@@ -95,7 +95,7 @@ def check_plan(found: SearchResult, graph: OpGraph) -> None:
 def test_the_search_finds_the_exhaustive_optimum(drawn: Drawn, wait: float) -> None:
     graph, options = drawn
     sharing = SharingCost(wait, wait / 2, 10.0, 5.0)
-    found = find(graph, options, sharing, legal(graph), simulations=0)
+    found = search(graph, options, sharing, legal(graph), simulations=0)
     costs = build_costs(graph, options, sharing, legal(graph))
     best = least(costs.nodes, costs.edges)
     assert found.exact
@@ -104,7 +104,7 @@ def test_the_search_finds_the_exhaustive_optimum(drawn: Drawn, wait: float) -> N
     if len({o.placement.on for o in found.plan.operators}) > 1:
         assert found.total_ms == pytest.approx(best, abs=1e-9)
     check_plan(found, graph)
-    longer = find(graph, options, sharing, legal(graph))
+    longer = search(graph, options, sharing, legal(graph))
     assert longer.plan.predicted_ms <= found.plan.predicted_ms
     assert longer.bound_ms == found.bound_ms
     check_plan(longer, graph)
@@ -115,7 +115,7 @@ def test_the_search_finds_the_exhaustive_optimum(drawn: Drawn, wait: float) -> N
 def test_without_room_the_optimum_lies_between_bound_and_total(drawn: Drawn, wait: float, limit: int) -> None:
     graph, options = drawn
     sharing = SharingCost(wait, wait / 2, 10.0, 5.0)
-    found = find(graph, options, sharing, legal(graph), limit=limit)
+    found = search(graph, options, sharing, legal(graph), limit=limit)
     costs = build_costs(graph, options, sharing, legal(graph))
     best = least(costs.nodes, costs.edges)
     assert found.bound_ms <= best + 1e-9 <= found.total_ms + 2e-9
@@ -137,7 +137,7 @@ left, right = network.conv(first, 32), network.conv(first, 32, 1)
 both = network.add(network.conv(left, 32), network.opaque(right))
 graph = network.graph(both, network.conv(both, 32, 3, 2))
 legal = {operator.id: axes(operator, graph) for operator in graph.operators}
-print(plan_json(search(graph, candidates(graph, legal, ByFlops()), SharingCost(1.0, 2.0), legal)))
+print(plan_json(search(graph, candidates(graph, legal, ByFlops()), SharingCost(1.0, 2.0), legal).plan))
 """
 
 

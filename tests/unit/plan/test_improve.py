@@ -17,7 +17,7 @@ from tvm_codl.plan.candidates import Candidate
 from tvm_codl.plan.costs import build_costs
 from tvm_codl.plan.improve import improve
 from tvm_codl.plan.plan import Placement
-from tvm_codl.plan.search import find
+from tvm_codl.plan.search import search
 
 COST = SharingCost(0.01, 0.01, 0.0, 0.0)
 
@@ -36,10 +36,10 @@ def two_branches() -> tuple[OpGraph, dict[int, Sequence[Candidate]]]:
 
 def test_branches_of_whole_operators_run_side_by_side() -> None:
     graph, options = two_branches()
-    sums = find(graph, options, COST, legal(graph), simulations=0)
+    sums = search(graph, options, COST, legal(graph), simulations=0)
     assert {o.placement.on for o in sums.plan.operators} == {"cpu"}, "added up, the slower processor is no help"
     assert sums.plan.predicted_ms == pytest.approx(4.01)
-    found = find(graph, options, COST, legal(graph))
+    found = search(graph, options, COST, legal(graph))
     assert found.plan.predicted_ms == pytest.approx(2.42, abs=0.03)
     places = [o.placement.on for o in found.plan.operators]
     assert places[0] == places[2] != places[1] == places[3]
@@ -92,7 +92,7 @@ def test_second_is_the_growth_of_the_sum() -> None:
 
 def test_a_plan_that_is_known_is_never_lost() -> None:
     graph, options = two_branches()
-    sums = find(graph, options, COST, legal(graph), simulations=0)
-    found = find(graph, options, COST, legal(graph), simulations=0, starts=[(0, 1, 0, 1, 0)])
+    sums = search(graph, options, COST, legal(graph), simulations=0)
+    found = search(graph, options, COST, legal(graph), simulations=0, starts=[(0, 1, 0, 1, 0)])
     assert [o.placement.on for o in found.plan.operators] == ["cpu", "gpu", "cpu", "gpu", "cpu"]
     assert found.plan.predicted_ms < sums.plan.predicted_ms

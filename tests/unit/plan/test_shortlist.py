@@ -14,7 +14,7 @@ from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.plan.plan import Placement, Plan, single_processor
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.search import find
+from tvm_codl.plan.search import search
 from tvm_codl.plan.shortlist import FAR_MARGIN, MARGIN, MOST, differ, make_shortlist
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.records.workload import Workload
@@ -44,7 +44,7 @@ def narrow_wide() -> OpGraph:
 
 
 def found(given: Problem) -> tuple[Problem, list]:  # type: ignore[type-arg]
-    best = find(given.graph, given.options, given.sharing, given.axes, "net", "phone").plan
+    best = search(given.graph, given.options, given.sharing, given.axes, "net", "phone").plan
     return given, make_shortlist(given, best)
 
 
@@ -72,7 +72,7 @@ def test_contenders_are_few_legal_different_and_near_the_best() -> None:
 
 def test_a_plan_that_was_fast_before_is_among_them_however_slow_it_is_predicted() -> None:
     given = problem(convolutions(6, size=24), ByFlops(), SHARING)
-    best = find(given.graph, given.options, given.sharing, given.axes).plan
+    best = search(given.graph, given.options, given.sharing, given.axes).plan
     slow = given.plan(given.split([(node, Placement("split", "height", 1)) for node in range(6)]), "by hand")
     assert slow.predicted_ms > best.predicted_ms * (1 + MARGIN)
     chosen = make_shortlist(given, best, [slow])
@@ -82,7 +82,7 @@ def test_a_plan_that_was_fast_before_is_among_them_however_slow_it_is_predicted(
 
 def test_several_plans_that_were_fast_before_have_names_of_their_own() -> None:
     given = problem(convolutions(6, size=24), ByFlops(), SHARING)
-    best = find(given.graph, given.options, given.sharing, given.axes).plan
+    best = search(given.graph, given.options, given.sharing, given.axes).plan
     rows = [given.place([Placement("split", "height", at)] * 6, "by hand") for at in (16, 17, 18)]
     chosen = make_shortlist(given, best, rows, margin=10.0)
     assert len({one.origin for one in chosen}) == len(chosen) == MOST

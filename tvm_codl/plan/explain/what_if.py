@@ -18,7 +18,7 @@ from tvm_codl.plan.explain.text import milliseconds, table_lines
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.reasons import placement_words
-from tvm_codl.plan.search import find, round_ms
+from tvm_codl.plan.search import round_ms, search
 from tvm_codl.plan.verify import verify_plan
 
 ASKED = "as was asked"
@@ -190,7 +190,7 @@ def _search(
 ) -> Plan:
     """The best plan of these candidates, no worse than the choices ``starts``."""
     network = (problem.graph, options, problem.sharing, problem.axes, problem.name, problem.device)
-    return find(*network, objective=energy, starts=starts).plan
+    return search(*network, objective=energy, starts=starts).plan
 
 
 def _predict(prices: Prices, choice: Sequence[int], energy: Energy | None) -> Prediction:

@@ -51,7 +51,7 @@ def long_network(count: int = 100) -> OpGraph:
 
 def explained(graph: OpGraph, sharing: SharingCost, plan: Plan | None = None) -> tuple[Explanation, Prices, Plan]:
     problem = Problem(graph, legal(graph), Learned(), sharing, "net", "phone")
-    found = plan or search(graph, problem.options, sharing, problem.axes, "net", "phone")
+    found = plan or search(graph, problem.options, sharing, problem.axes, "net", "phone").plan
     prices = Prices.of(problem, [found])
     return explain(found, prices, Learned()), prices, found
 

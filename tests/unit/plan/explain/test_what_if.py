@@ -26,7 +26,7 @@ from tvm_codl.plan.explain.prices import Prices
 from tvm_codl.plan.explain.what_if import parse_asked, what_if, what_if_text
 from tvm_codl.plan.plan import Placement, Plan, uniform_plan
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.search import find, search
+from tvm_codl.plan.search import search
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.records.settings import Settings
 from tvm_codl.records.workload import Workload
@@ -39,7 +39,7 @@ def problem(graph: OpGraph, sharing: SharingCost = SHARING, costs: Any = None) -
 
 
 def planned(of: Problem) -> Plan:
-    return search(of.graph, of.options, of.sharing, of.axes, of.name, of.device)
+    return search(of.graph, of.options, of.sharing, of.axes, of.name, of.device).plan
 
 
 @st.composite
@@ -167,7 +167,7 @@ def test_the_candidates_stay_what_the_search_wants() -> None:
     for id, placement in fixed.items():
         assert [o.placement.on for o in kept[id][:2]] == ["cpu", "gpu"]
         assert [o.placement for o in kept[id] if np.isfinite(o.ms)] == [placement]
-    assert find(of.graph, kept, of.sharing, of.axes).plan.operators[0].placement == Placement("gpu")
+    assert search(of.graph, kept, of.sharing, of.axes).plan.operators[0].placement == Placement("gpu")
     odd = Placement("split", "height", 7)
     for more in (odd, replace(odd, at=8, over=(1, 2))):
         (priced,) = (c for c in Prices.of(of, more={1: more}).choices[1] if c.placement == more)
