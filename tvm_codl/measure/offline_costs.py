@@ -141,7 +141,7 @@ def energy_plan(
     energy = Energy(needed(power, phone.profile))
     problem = _learned(prepared, phone, budget_s, records, tuning_records, log).problem
     network = (problem.graph, problem.options, problem.sharing, problem.axes, problem.name, problem.device)
-    return problem.correct(search(*network, objective=energy).plan)
+    return problem.correct(search(*network, energy=energy).plan)
 
 
 def needed(power: Power | None, profile: DeviceProfile) -> Power:

@@ -7,7 +7,6 @@ of a simulated run; :meth:`Energy.weigh` turns the search's tables into millijou
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -35,7 +34,7 @@ class Watts(Protocol):
 
 @dataclass(frozen=True)
 class Energy:
-    """An objective of :func:`~tvm_codl.plan.search.search`: the fewest millijoules."""
+    """Millijoules by a power table, for runs and for the search's tables."""
 
     watts: Watts
 
@@ -44,23 +43,15 @@ class Energy:
 
         A processor is busy from the start of a part to its end; while it waits, is woken or enqueues, it counts as idle.
         """
-        busy = [
-            sorted(
-                (start[which], end[which]) for start, end in zip(times.starts, times.ends, strict=True) if end[which]
-            )
-            for which in (0, 1)
-        ]
-        marks = sorted({0.0, times.total_ms, *(t for parts in busy for part in parts for t in part)})
-        states = ((self.watts.idle_w, self.watts.gpu_w), (self.watts.cpu_w, self.watts.both_w))
-        at, total = [0, 0], 0.0
-        for now, then in itertools.pairwise(marks):
-            works = [0, 0]
-            for which, parts in enumerate(busy):
-                while at[which] < len(parts) and parts[at[which]][1] <= now:
-                    at[which] += 1
-                works[which] = int(at[which] < len(parts) and parts[at[which]][0] <= now)
-            total += (then - now) * states[works[0]][works[1]]
-        return total
+        starts, ends = np.array(times.starts), np.array(times.ends)
+        marks = np.unique([0.0, times.total_ms, *starts[ends > 0], *ends[ends > 0]])
+        # In each interval between two marks, for the CPU and the GPU: whether one of its parts works then.
+        cpu, gpu = (
+            ((starts[:, on, None] <= marks[:-1]) & (marks[:-1] < ends[:, on, None])).any(axis=0).astype(int)
+            for on in (0, 1)
+        )
+        watts = np.array([[self.watts.idle_w, self.watts.gpu_w], [self.watts.cpu_w, self.watts.both_w]])
+        return float(sum((np.diff(marks) * watts[cpu, gpu]).tolist()))
 
     def weigh(self, costs: Costs) -> Costs:
         """The tables in millijoules.

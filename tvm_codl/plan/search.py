@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -20,20 +19,10 @@ from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.plan.candidates import Axes, Candidate
 from tvm_codl.plan.costs import Costs, build_costs
 from tvm_codl.plan.eliminate import TABLE_LIMIT, evaluate, minimise
+from tvm_codl.plan.energy import Energy
 from tvm_codl.plan.improve import MOST_SIMULATIONS, improve
 from tvm_codl.plan.plan import Plan, PlannedOperator
 from tvm_codl.plan.reasons import reason
-from tvm_codl.plan.simulate import Times
-
-
-class Objective(Protocol):
-    """What the search minimises instead of time: its tables in another unit, the unit of a simulated run, and the reasons."""
-
-    def weigh(self, costs: Costs) -> Costs: ...
-
-    def measure(self, times: Times) -> float: ...
-
-    def reasons(self, weighed: Costs, choice: Sequence[int]) -> list[str]: ...
 
 
 class SearchResult(msgspec.Struct, frozen=True):
@@ -56,13 +45,13 @@ def search(
     model: str = "",
     device: str = "",
     limit: int = TABLE_LIMIT,
-    objective: Objective | None = None,
+    energy: Energy | None = None,
     simulations: int = MOST_SIMULATIONS,
     starts: Sequence[Sequence[int]] = (),
 ) -> SearchResult:
     """The best plan over ``candidates``, which start with ``cpu`` and ``gpu`` for each operator.
 
-    With an ``objective`` its costs are minimised instead of the time; the result's sums are in its unit.
+    With ``energy`` millijoules are minimised instead of milliseconds; the result's sums are in that unit.
     ``simulations``: how many plans are simulated beside that of the smallest sum and each processor alone; 0 for the
     smallest sum itself, unless a single processor's run is shorter.  The result is no worse than any choice of ``starts``.
     Raises :class:`UserError` for an operator that no processor runs.
@@ -73,12 +62,12 @@ def search(
                 f"operator {operator.id} ({operator.name}) runs on neither processor", next=_errors_of(operator, device)
             )
     costs = build_costs(graph, candidates, sharing, axes)
-    weighed = objective.weigh(costs) if objective else costs
+    weighed = energy.weigh(costs) if energy else costs
     best = minimise(weighed.nodes, weighed.edges, limit)
 
     def predicted(choice: Sequence[int]) -> float:
         times = costs.simulate(choice)
-        return objective.measure(times) if objective else times.total_ms
+        return energy.measure(times) if energy else times.total_ms
 
     whole = [(value,) * len(costs.nodes) for value in (0, 1)]
     sums = [evaluate(choice, weighed.nodes, weighed.edges) for choice in whole]
@@ -88,10 +77,10 @@ def search(
     choice = improve(weighed, [*runs, *([] if tied else [best.choice]), *map(tuple, starts)], predicted, simulations)
     total = evaluate(choice, weighed.nodes, weighed.edges)
     bound = min(best.bound, total)
-    reasons = objective.reasons(weighed, choice) if objective else _reasons(costs, choice, axes)
+    reasons = energy.reasons(weighed, choice) if energy else _reasons(costs, choice, axes)
     options = [candidates[operator.id] for operator in graph.operators]
     plan = assemble(costs, choice, options, _chains(costs, choice), reasons, model, device)
-    if objective:
+    if energy:
         plan = msgspec.structs.replace(plan, predicted_mj=round_ms(predicted(choice)))
     else:
         plan = msgspec.structs.replace(plan, searched_ms=round_ms(total), bound_ms=round_ms(bound))

@@ -39,7 +39,7 @@ def test_the_search_finds_the_exhaustive_optimum_of_its_energy(
     graph, options = drawn
     sharing = SharingCost(wait, wait / 2, 10.0, 5.0, 1.0, 2.0, contention=Contention(Side(0.2), Side(0.1)))
     energy = Energy(power)
-    found = search(graph, options, sharing, legal(graph), objective=energy, simulations=0)
+    found = search(graph, options, sharing, legal(graph), energy=energy, simulations=0)
     weighed = energy.weigh(build_costs(graph, options, sharing, legal(graph)))
     best = min(
         evaluate(choice, weighed.nodes, weighed.edges)
@@ -52,7 +52,7 @@ def test_the_search_finds_the_exhaustive_optimum_of_its_energy(
     # Either processor alone never draws less, by the replay.
     for on in (0, 1):
         alone = search(
-            graph, {o.id: _only(options[o.id], on) for o in graph.operators}, sharing, legal(graph), objective=energy
+            graph, {o.id: _only(options[o.id], on) for o in graph.operators}, sharing, legal(graph), energy=energy
         )
         assert found.plan.predicted_mj <= alone.plan.predicted_mj + 1e-6
 
@@ -70,7 +70,7 @@ def test_a_slow_but_frugal_gpu_gets_the_network() -> None:
     graph = convolutions(4, size=40)
     options = candidates(graph, legal(graph), ByFlops())
     fast = search(graph, options, FREE, legal(graph)).plan
-    plan = search(graph, options, FREE, legal(graph), objective=FRUGAL_GPU).plan
+    plan = search(graph, options, FREE, legal(graph), energy=FRUGAL_GPU).plan
     assert {o.placement.on for o in fast.operators} == {"split"}
     assert {o.placement.on for o in plan.operators} == {"gpu"}
     assert plan.predicted_ms > fast.predicted_ms
@@ -85,7 +85,7 @@ def test_a_frugal_cpu_gets_it_back() -> None:
     options = candidates(graph, legal(graph), ByFlops())
     power = Power(idle_w=0.1, cpu_w=1.0, gpu_w=5.0, both_w=6.0)
     assert {
-        o.placement.on for o in search(graph, options, FREE, legal(graph), objective=Energy(power)).plan.operators
+        o.placement.on for o in search(graph, options, FREE, legal(graph), energy=Energy(power)).plan.operators
     } == {"cpu"}
 
 
@@ -98,7 +98,7 @@ def test_where_every_state_draws_the_same_the_least_energy_is_the_least_time(
     sharing = SharingCost(0.05, 0.02, 10.0, 5.0)
     energy = Energy(Power(watts, watts, watts, watts))
     plan, fast = (
-        search(graph, options, sharing, legal(graph), objective=energy),
+        search(graph, options, sharing, legal(graph), energy=energy),
         search(graph, options, sharing, legal(graph)),
     )
     assert plan.plan.predicted_ms == pytest.approx(fast.plan.predicted_ms, abs=1e-6)
@@ -110,7 +110,7 @@ def test_with_idle_for_nothing_and_both_at_the_sum_each_processor_pays_for_its_o
     """Then splitting saves no energy, however the times are: the sum of the parts' work counts."""
     graph = convolutions(3, size=40)
     options = candidates(graph, legal(graph), ByFlops())
-    plan = search(graph, options, FREE, legal(graph), objective=Energy(Power(0.0, 2.0, 2.0, 4.0))).plan
+    plan = search(graph, options, FREE, legal(graph), energy=Energy(Power(0.0, 2.0, 2.0, 4.0))).plan
     assert {o.placement.on for o in plan.operators} == {"cpu"}, "it is three times as fast"
     assert plan.predicted_mj == pytest.approx(2.0 * sum(o.cpu_ms for o in plan.operators))
 

@@ -19,11 +19,14 @@ from tvm_codl.plan.simulate import Times
 
 @dataclass(frozen=True)
 class Prices:
-    """``costs`` are those of ``choices``: the search's candidates and whatever else was asked for."""
+    """``costs`` are those of the search's candidates and of whatever else was asked for."""
 
     problem: Problem
-    choices: Mapping[int, tuple[Candidate, ...]]
     costs: Costs
+
+    @property
+    def choices(self) -> Mapping[int, Sequence[Candidate]]:
+        return self.costs.candidates
 
     @classmethod
     def of(cls, problem: Problem, plans: Sequence[Plan] = (), more: Mapping[int, Placement] | None = None) -> Prices:
@@ -39,7 +42,7 @@ class Prices:
         ]
         for (node, _), candidate in zip(missing, problem.split(missing), strict=True):
             choices[operators[node].id] += (candidate,)
-        return cls(problem, choices, build_costs(problem.graph, choices, problem.sharing, problem.axes))
+        return cls(problem, build_costs(problem.graph, choices, problem.sharing, problem.axes))
 
     def index(self, node: int, placement: Placement) -> int:
         options = self.choices[self.problem.graph.operators[node].id]
@@ -75,7 +78,7 @@ class Prices:
             float(w[value]) + sum(t.values()) for w, value, t in zip(self.costs.work, choice, transfers, strict=True)
         ]
 
-    def restrict(self, fixed: Mapping[int, Placement]) -> dict[int, tuple[Candidate, ...]]:
+    def restrict(self, fixed: Mapping[int, Placement]) -> dict[int, Sequence[Candidate]]:
         """The candidates of a search in which these operators (by id) may only be where they are said to be.
 
         The first two stay the whole ones, as the search wants them, with an infinite time if they are not asked for.

@@ -86,20 +86,17 @@ def what_if(
     if energy is None and prices.predicted_ms(forced) < prices.predicted_ms(then):
         # The search goes by simulated runs, without the problem's factors.
         after, then = problem.place(placements, KEPT), tuple(forced)
-    wholes = {id: options[:2] for id, options in prices.choices.items()}
-    lines = tuple(
-        replace(line, cpu_ms=round_ms(cpu.cpu_ms), gpu_ms=round_ms(gpu.gpu_ms), reason=ASKED)
-        if line.operator in asked
-        else line
-        for line in after.operators
-        for cpu, gpu in (wholes[line.operator],)
-    )
+    lines = list(after.operators)
+    for node, line in enumerate(lines):
+        if line.operator in asked:  # restrict() hid the times of the whole operator
+            cpu, gpu = problem.whole(line.operator)
+            lines[node] = replace(line, cpu_ms=round_ms(cpu.cpu_ms), gpu_ms=round_ms(gpu.gpu_ms), reason=ASKED)
     return WhatIf(
         _predict(prices, now, energy),
         alone,
         _predict(prices, then, energy),
         _moves(prices, now, then, asked),
-        problem.correct(replace(after, operators=lines, settings=before.settings)),
+        problem.correct(replace(after, operators=tuple(lines), settings=before.settings)),
     )
 
 
@@ -190,7 +187,7 @@ def _search(
 ) -> Plan:
     """The best plan of these candidates, no worse than the choices ``starts``."""
     network = (problem.graph, options, problem.sharing, problem.axes, problem.name, problem.device)
-    return search(*network, objective=energy, starts=starts).plan
+    return search(*network, energy=energy, starts=starts).plan
 
 
 def _predict(prices: Prices, choice: Sequence[int], energy: Energy | None) -> Prediction:
