@@ -56,23 +56,23 @@ class Costs(msgspec.Struct, frozen=True):
     def transfers(self, choice: Sequence[int]) -> list[dict[int, float]]:
         """For each operator the ms of its transfers by the node that made the input, -1 for the network's inputs and
         outputs.  Free transfers are left out."""
-        found: list[dict[int, float]] = [{} for _ in choice]
+        transfers: list[dict[int, float]] = [{} for _ in choice]
         for node, (table, value) in enumerate(zip(self.host, choice, strict=True)):
             if table[value] > 0:
-                found[node][-1] = float(table[value])
+                transfers[node][-1] = float(table[value])
         for (a, b), table in self.edges.items():
             if (ms := float(table[choice[a], choice[b]])) > 0:
-                found[b][a] = ms
-        return found
+                transfers[b][a] = ms
+        return transfers
 
     def growth(self, choice: Sequence[int]) -> list[Table]:
         """For each operator and candidate, by how much the sum of costs grows if this operator alone moves there."""
-        found = [table.copy() for table in self.nodes]
+        sums = [table.copy() for table in self.nodes]
         for (a, b), edge in self.edges.items():
-            found[a] += edge[:, choice[b]]
-            found[b] += edge[choice[a], :]
+            sums[a] += edge[:, choice[b]]
+            sums[b] += edge[choice[a], :]
         with np.errstate(invalid="ignore"):
-            return [table - table[value] for table, value in zip(found, choice, strict=True)]
+            return [table - table[value] for table, value in zip(sums, choice, strict=True)]
 
     def simulate(self, choice: Sequence[int]) -> Times:
         """The simulated run of a plan."""
@@ -130,8 +130,8 @@ def build_costs(
             edge = (maker[id], node)
             # Networks repeat blocks: compute equal crossings once.
             key = (tensor.shape, tensor.dtype, *(boxes.tobytes() for p in (has[id], parts) for boxes in (p.cpu, p.gpu)))
-            found = cache[key] = cache.get(key) or crossing(tensor, has[id], parts)
-            crossings[edge] = crossings[edge] + found if edge in crossings else found
+            crossed = cache[key] = cache.get(key) or crossing(tensor, has[id], parts)
+            crossings[edge] = crossings[edge] + crossed if edge in crossings else crossed
     for id in graph.outputs:
         if id in maker:
             end = crossing(graph.tensors[id], has[id], on_host(graph.tensors[id]))
@@ -191,11 +191,11 @@ def _moved(
         cpu, gpu = cpu + of_cpu, gpu + of_gpu
     weights = _weights(operator) * shares
     sides = contention.cpu, contention.gpu
-    found = [
+    cpu, gpu = (
         side.beyond(own) + (part if stored > side.cache else 0.0)
         for side, own, part in zip(sides, (cpu, gpu), weights, strict=True)
-    ]
-    return found[CPU], found[GPU]
+    )
+    return cpu, gpu
 
 
 def _weights(operator: Operator) -> float:

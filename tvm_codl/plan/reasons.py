@@ -12,48 +12,44 @@ from tvm_codl.plan.plan import Placement
 
 
 def reason(
-    chosen: Candidate,
-    options: Sequence[Candidate],
-    axes: Mapping[str, Axis],
-    share_ms: float,
-    growth_ms: Table,
+    chosen: Candidate, options: Sequence[Candidate], axes: Mapping[str, Axis], transfer_ms: float, growth_ms: Table
 ) -> str:
     """One line in words.  ``options`` starts with cpu and gpu; ``growth_ms[i]`` is what option i would add."""
-    cpu, gpu = options[0].ms, options[1].ms
-    better = min(("cpu", cpu), ("gpu", gpu), key=lambda one: one[1])
+    whole = {"cpu": options[0].ms, "gpu": options[1].ms}
+
+    def cut(placement: Placement) -> str:
+        return f"{placement.at}/{axes[placement.axis].extent} {placement.axis}"
+
     placement = chosen.placement
     if placement.on == "split":
-        twice = f" ({sum(placement.over)} made twice)" if any(placement.over) else ""
-        words = (
-            f"split {placement.at}/{axes[placement.axis].extent} {placement.axis}{twice}: "
-            f"{_ms(chosen.ms)} ms vs {_ms(better[1])} on {better[0]} alone"
-        )
-        return words + (f", {_ms(share_ms)} ms to share" if share_ms > 0 else "")
-    here, there = (("cpu", cpu), ("gpu", gpu)) if placement.on == "cpu" else (("gpu", gpu), ("cpu", cpu))
-    if math.isinf(there[1]):
-        return f"{here[0]}: the {there[0]} does not run it"
-    splits = [option for option in options[2:] if math.isfinite(option.ms)]
+        better = min(whole, key=whole.__getitem__)
+        recomputed = f" ({sum(placement.over)} recomputed)" if any(placement.over) else ""
+        words = f"split {cut(placement)}{recomputed}: {_ms(chosen.ms)} ms vs {_ms(whole[better])} on {better} alone"
+        return words + (f", {_ms(transfer_ms)} ms of transfers" if transfer_ms > 0 else "")
+    here, there = placement.on, "gpu" if placement.on == "cpu" else "cpu"
+    here_ms, there_ms = whole[here], whole[there]
+    if math.isinf(there_ms):
+        return f"{here}: the {there} does not run it"
+    best = min(enumerate(options[2:], 2), key=lambda pair: pair[1].ms, default=None)
     if not axes:
         why = "no split rule: opaque"
-    elif not splits:
+    elif best is None or math.isinf(best[1].ms):
         why = "no legal cut"
     else:
-        fastest = min(splits, key=lambda option: option.ms)
-        words = f"{fastest.placement.at}/{axes[fastest.placement.axis].extent} {fastest.placement.axis}"
-        if fastest.ms >= here[1]:
-            why = f"the best split ({words}) takes {_ms(fastest.ms)} ms, the whole {_ms(here[1])}"
-        else:
-            index = list(options).index(fastest)
-            lost = here[1] - fastest.ms + max(0.0, float(growth_ms[index]))
-            why = f"too small to share: the best split ({words}) saves {_ms(here[1] - fastest.ms)} ms, "
-            why += f"its sharing costs {_ms(lost)}"
-    if here[1] > there[1]:
-        why += f"; {there[0]} takes {_ms(there[1])} ms, but its neighbours are on the {here[0]}"
-    return f"{here[0]} {_ms(here[1])} ms: {why}"
+        index, split = best
+        saved = here_ms - split.ms
+        words = f"the best split ({cut(split.placement)})"
+        why = f"{words} takes {_ms(split.ms)} ms, the whole {_ms(here_ms)}"
+        if saved > 0:
+            lost = saved + max(0.0, float(growth_ms[index]))
+            why = f"not worth splitting: {words} saves {_ms(saved)} ms, its transfers cost {_ms(lost)}"
+    if here_ms > there_ms:
+        why += f"; {there} takes {_ms(there_ms)} ms, but its neighbours are on the {here}"
+    return f"{here} {_ms(here_ms)} ms: {why}"
 
 
 def placement_words(placement: Placement) -> str:
-    """``cpu``, ``gpu``, ``height@12``; ``height@12+2-1`` where the CPU makes 2 rows more, and the GPU 1."""
+    """``cpu``, ``gpu``, ``height@12``; ``height@12+2-1`` where the CPU recomputes 2 rows, and the GPU 1."""
     if placement.on != "split":
         return placement.on
     over = f"+{placement.over[0]}-{placement.over[1]}" if any(placement.over) else ""

@@ -57,9 +57,9 @@ class Perturbation(msgspec.Struct, frozen=True):
 
 
 PERTURBATIONS = (
-    Perturbation("dearer sharing", transfer=3.0),
-    Perturbation("much dearer sharing", transfer=10.0),
-    Perturbation("cheaper sharing", transfer=0.3),
+    Perturbation("dearer transfers", transfer=3.0),
+    Perturbation("much dearer transfers", transfer=10.0),
+    Perturbation("cheaper transfers", transfer=0.3),
     Perturbation("more contention", contention=2.0),
     Perturbation("no contention", contention=0.0),
     Perturbation("a slower CPU", cpu=1.1),

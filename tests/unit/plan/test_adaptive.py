@@ -104,7 +104,7 @@ def test_a_state_that_makes_a_processor_faster_is_refused() -> None:
 
 
 def test_dear_meetings_are_few() -> None:
-    """Rows are made twice so that the processors need not meet."""
+    """Rows are recomputed so that the processors need not wait."""
     one = problem(convolutions(6, 48))
 
     def meetings(state: PhoneState) -> int:

@@ -20,7 +20,7 @@ from tvm_codl.records.settings import Settings
 
 
 def ran(problem: Problem, plan: Plan, ratio: float) -> PlanRecord:
-    """A run of a plan that took ``ratio`` times as long as its replay."""
+    """A run of a plan that took ``ratio`` times as long as simulated."""
     return record_of(problem, plan, [plan.predicted_ms / plan.correction * ratio], "b", 1.0)
 
 
@@ -59,19 +59,19 @@ factors = st.floats(0.5, 2.0)
 
 @drawn(factors, factors, factors, factors, factors)
 @settings(max_examples=20, deadline=None)
-def test_a_prediction_is_its_replay_times_what_is_known_last(
+def test_a_prediction_is_its_simulated_time_corrected_by_the_latest_factors(
     correction: float, cpu: float, gpu: float, later_cpu: float, later_gpu: float
 ) -> None:
     plain = given(3)
     known = dataclasses.replace(plain, correction=correction, calibration=Calibration(cpu, gpu))
     later = dataclasses.replace(known, calibration=Calibration(later_cpu, later_gpu))
-    replays = {**plain.single_processor_plans(), "shared": greedy_chains(plain)}
+    plans = {**plain.single_processor_plans(), "shared": greedy_chains(plain)}
     wanted = {"cpu": later_cpu, "gpu": later_gpu, "shared": correction * math.sqrt(later_cpu * later_gpu)}
-    for name, plan in replays.items():
+    for name, plan in plans.items():
         again = later.correct(known.correct(plan))
         assert again.predicted_ms == pytest.approx(plan.predicted_ms * wanted[name], rel=1e-3)
         assert again.predicted_ms == pytest.approx(later.correct(plan).predicted_ms, rel=1e-6)
-        # What goes to the records is the replay.
+        # Records hold the simulated time.
         assert record_of(later, again, [1.0], "b", 1.0).predicted_ms == pytest.approx(plan.predicted_ms, rel=1e-4)
         assert replace(again, predicted_ms=0.0, correction=1.0) == replace(plan, predicted_ms=0.0)
 

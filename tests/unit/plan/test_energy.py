@@ -49,7 +49,7 @@ def test_the_search_finds_the_exhaustive_optimum_of_its_energy(
     assert found.bound_ms == pytest.approx(best, abs=1e-6)
     if len({o.placement.on for o in found.plan.operators}) > 1:
         assert found.total_ms == pytest.approx(best, abs=1e-6)
-    # Either processor alone never draws less, by the replay.
+    # Either processor alone never draws less, by the simulated run.
     for on in (0, 1):
         alone = search(
             graph, {o.id: _only(options[o.id], on) for o in graph.operators}, sharing, legal(graph), energy=energy

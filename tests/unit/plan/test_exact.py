@@ -100,7 +100,7 @@ def test_the_search_finds_the_exhaustive_optimum(drawn: Drawn, wait: float) -> N
     best = least(costs.nodes, costs.edges)
     assert found.exact
     assert found.bound_ms == pytest.approx(best, abs=1e-9)
-    # A single processor is preferred where its replay is shorter than that of the least sum.
+    # A single processor is preferred where its run is shorter than that of the least sum.
     if len({o.placement.on for o in found.plan.operators}) > 1:
         assert found.total_ms == pytest.approx(best, abs=1e-9)
     check_plan(found, graph)

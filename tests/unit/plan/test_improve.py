@@ -1,4 +1,4 @@
-"""Moves that shorten a plan's replay."""
+"""Moves that shorten a plan's simulated run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_branches_of_whole_operators_run_side_by_side() -> None:
 
 @given(networks(), st.sampled_from([0.0, 0.05, 0.5]), st.integers(0, 40), st.data())
 @settings(max_examples=40, deadline=None)
-def test_no_plan_becomes_worse_and_no_more_plans_are_replayed_than_said(
+def test_no_plan_becomes_worse_and_no_more_plans_are_simulated_than_said(
     drawn: Drawn, wait: float, most: int, data: st.DataObject
 ) -> None:
     graph, options = drawn
@@ -70,7 +70,7 @@ def test_no_plan_becomes_worse_and_no_more_plans_are_replayed_than_said(
         assert found == min(starts, key=score)
 
 
-def test_a_single_operator_moves_where_the_replay_says_so() -> None:
+def test_a_single_operator_moves_where_the_score_says_so() -> None:
     """The score is made up: it wants the second operator on the GPU."""
     graph, options = two_branches()
     costs = build_costs(graph, options, COST, legal(graph))

@@ -41,7 +41,7 @@ def test_dear_waits_leave_everything_on_the_better_processor() -> None:
     dear = SharingCost(1e3, 1e3, copy_ms_per_mb=1e6)
     plan = search(graph, candidates(graph, legal(graph), ByFlops()), dear, legal(graph)).plan
     assert {o.placement.on for o in plan.operators} == {"cpu"}
-    assert all("too small to share" in o.reason for o in plan.operators)
+    assert all("not worth splitting" in o.reason for o in plan.operators)
 
 
 def test_a_dear_wait_of_one_processor_moves_the_cuts() -> None:

@@ -1,4 +1,4 @@
-"""A plan's parts on two in-order lists, replayed."""
+"""A plan's parts on two in-order lists, simulated."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def greedy_chains(problem: Problem) -> Plan:
     plans = [problem.plan(chosen, "greedy chains", chains)]
     recomputed = recompute_halos(problem, chosen, chains)
     if recomputed != chosen:
-        plans.append(problem.plan(recomputed, "greedy chains, the rows at a cut made twice", chains))
+        plans.append(problem.plan(recomputed, "greedy chains with halo recompute", chains))
     # A plan says 0 of what is infinite.
     return min(plans, key=lambda plan: plan.predicted_ms or math.inf)
 

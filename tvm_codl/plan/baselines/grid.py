@@ -15,7 +15,7 @@ STEPS = range(1, 10)
 #: The output channels of a convolution, and what corresponds to them in a product; likewise its rows.
 CHANNELS = ("channels", "columns")
 ROWS = ("height", "rows")
-#: Channels are cut in vectors of four where the axis has as many: a lone channel would pay for a whole one.
+#: Channels are cut in whole vectors of four where the axis has two.
 VECTOR = 4
 
 
@@ -43,10 +43,10 @@ class Grid:
                     else:
                         self._values[node, dimension, step] = 0 if at else 1
         self.options: dict[int, tuple[Candidate, ...]] = {o.id: problem.whole(o.id) for o in problem.graph.operators}
-        for (node, _), keys, one in zip(wanted, wanted.values(), problem.split(list(wanted)), strict=True):
+        for (node, _), keys, candidate in zip(wanted, wanted.values(), problem.split(list(wanted)), strict=True):
             id = problem.graph.operators[node].id
             self._values |= dict.fromkeys(keys, len(self.options[id]))
-            self.options[id] += (one,)
+            self.options[id] += (candidate,)
 
     def value(self, node: int, dimension: int, step: int) -> int | None:
         """The index of the option with ``step`` tenths on the CPU; None for an operator without that dimension."""

@@ -36,8 +36,8 @@ def one_ratio(problem: Problem) -> Plan:
         chosen = []
         for node, operator in enumerate(problem.graph.operators):
             value = grid.value(node, 0, step)
-            one = grid.options[operator.id][value] if value is not None else None
-            chosen.append(one if one is not None and np.isfinite(one.ms) else _faster(problem, operator))
+            split = grid.options[operator.id][value] if value is not None else None
+            chosen.append(split if split and np.isfinite(split.ms) else _faster(problem, operator))
         plans.append(problem.plan(chosen, f"one ratio: {step} tenths of the channels on the cpu"))
     return min(plans, key=lambda plan: plan.predicted_ms)
 
@@ -51,4 +51,4 @@ PLANNERS: Mapping[str, Callable[[Problem], Plan]] = {
 
 
 def _faster(problem: Problem, operator: Operator) -> Candidate:
-    return min(problem.whole(operator.id), key=lambda one: one.ms)
+    return min(problem.whole(operator.id), key=lambda candidate: candidate.ms)

@@ -1,4 +1,4 @@
-"""Difference: where two plans of one network place operators otherwise, and what either states or is predicted."""
+"""Difference: the operators that two plans of one network place otherwise, and their times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_codl.plan.reasons import placement_words
 class Line(msgspec.Struct, frozen=True):
     """One operator that differs; a plan that does not have it, by number and name, has no placement for it.
 
-    ``a_ms`` and ``b_ms`` are the operator's time and its sharing; none where a plan does not say.
+    ``a_ms`` and ``b_ms`` are the operator's time and its transfers; none where a plan does not say.
     """
 
     operator: int
@@ -25,8 +25,8 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Side(msgspec.Struct, frozen=True):
-    """What a plan states of the whole, 0 for nothing, and ``priced_ms``, its prediction by one cost model for both plans,
-    none without one."""
+    """What a plan states, 0 for nothing, and ``priced_ms``, its prediction by the cost model for both plans, none without
+    one."""
 
     model: str
     device: str

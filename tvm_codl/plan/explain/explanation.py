@@ -23,10 +23,10 @@ from tvm_codl.records.workload import Workload
 
 #: Limit of an operator's other placements that are simulated, the best by the search's costs.
 LIKELY = 2
-_HEADINGS = ("#", "operator", "placement", "cpu ms", "gpu ms", "here ms", "share", "known", "second choice")
+_HEADINGS = ("#", "operator", "placement", "cpu ms", "gpu ms", "here ms", "transfer", "known", "second choice")
 _ENDS = "the network's ends"
 _LEGEND = (
-    "here: the operator's time, waits and sharing apart.  share: what sharing its inputs and the network's ends costs.  "
+    "here: the operator's time without transfers.  transfer: waits, copies and layout changes of its inputs and the network's ends.  "
     "known: measured, or the deviation of the prediction.  second choice: the other placement that costs least, and by how "
     "much the plan's predicted time grows if this operator alone moves there, the rest not being planned again "
     "(--what-if does that)."
@@ -51,8 +51,8 @@ class Other(msgspec.Struct, frozen=True):
 
 
 class Shared(msgspec.Struct, frozen=True):
-    """What an input costs in ms that operator ``source`` makes; -1 is the network's inputs and outputs, none all of them
-    together."""
+    """The transfer in ms of the input that operator ``source`` makes; -1 for the network's inputs and outputs, none for the
+    sum of all."""
 
     source: int | None
     ms: float
@@ -60,11 +60,11 @@ class Shared(msgspec.Struct, frozen=True):
 
 class Explained(msgspec.Struct, frozen=True):
     """One operator.  Times in ms: ``cpu_ms`` and ``gpu_ms`` whole on either processor, none where it does not run;
-    ``here_ms`` as it is placed, ``shared`` its sharing.
+    ``here_ms`` as it is placed, ``shared`` its transfers.
 
     ``chain`` are the operators of its chain, itself too, empty outside of one.  ``measured``: both parts' times are
-    measurements; ``deviation`` is that of the logarithm of the time of the part that takes longer, to first order a share
-    of it.  It is none where only the plan is known, and no cost model.  ``second`` is the best of all other placements, ``otherwise`` the best that is not another cut of the same axis.
+    measurements; ``deviation`` is that of the logarithm of the longer part's time, to first order relative, none without a
+    cost model.  ``second`` is the best of all other placements, ``otherwise`` the best that is not another cut of the same axis.
     """
 
     operator: int
@@ -83,9 +83,8 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """``predicted_ms`` is what these prices say of the plan, with the plan's ``correction``; none where only the plan is
-    known.  What the plan itself says is ``stated_ms``, ``stated_mj``, ``measured_ms``, ``searched_ms`` and ``bound_ms``, 0
-    for nothing."""
+    """``predicted_ms`` is predicted anew, with the plan's ``correction``; none without a cost model.  ``stated_ms``,
+    ``stated_mj``, ``measured_ms``, ``searched_ms`` and ``bound_ms`` are in the plan, 0 for none."""
 
     model: str
     device: str
@@ -196,7 +195,7 @@ def _words(o: Explained) -> str:
     shared = [(s.source, s.ms) for s in o.shared if s.source is not None]
     if shared:
         edges = (f"{_ENDS if source < 0 else source}: {_ms(ms)} ms" for source, ms in shared)
-        words.append(f"sharing with {', '.join(edges)}")
+        words.append(f"transfers with {', '.join(edges)}")
     if o.chain:
         others = [id for id in o.chain if id != o.operator]
         words.append(f"in a chain with {', '.join(map(str, others[:8]))}{' ...' if len(others) > 8 else ''}")

@@ -35,7 +35,7 @@ class Prediction(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """An operator that is elsewhere; ``before_ms`` and ``after_ms`` are its time and its sharing."""
+    """An operator that is elsewhere; ``before_ms`` and ``after_ms`` are its time and its transfers."""
 
     operator: int
     name: str

@@ -46,8 +46,8 @@ def problem(graph: OpGraph, costs: Any = None, sharing: SharingCost = FREE) -> P
     return Problem(graph, legal(graph), costs or ByFlops(), sharing, "net", "phone")
 
 
-def replay_of(given: Problem, plan: Plan) -> float:
-    """The replay over a table of many options, not of the plan's alone."""
+def simulated_ms(given: Problem, plan: Plan) -> float:
+    """Simulated over a table of many options, not of the plan's alone."""
     graph = given.graph
     options: dict[int, tuple[Candidate, ...]] = {}
     choice = []
@@ -79,14 +79,14 @@ def graphs(draw: Any) -> OpGraph:
 @pytest.mark.parametrize("name", PLANNERS)
 @given(graph=graphs(), wait=st.sampled_from([0.0, 0.01, 1.0]))
 @settings(max_examples=30, deadline=None)
-def test_every_comparator_makes_a_legal_plan_whose_prediction_is_its_replay(
+def test_every_planner_makes_a_legal_plan_whose_prediction_is_its_simulated_time(
     name: str, graph: OpGraph, wait: float
 ) -> None:
     given = problem(graph, Uneven(), SharingCost(wait, wait / 2, 1.0, 1.0))
     plan = PLANNERS[name](given)
     verify_plan(plan, graph, given.axes)
     assert (plan.model, plan.device) == ("net", "phone")
-    assert plan.predicted_ms == pytest.approx(replay_of(given, plan), abs=1e-6)
+    assert plan.predicted_ms == pytest.approx(simulated_ms(given, plan), abs=1e-6)
 
 
 def test_layer_wise_takes_the_faster_processor_whatever_it_costs_to_share() -> None:
@@ -131,7 +131,7 @@ def test_greedy_chains_make_the_rows_at_a_cut_twice_where_handing_them_over_is_d
         Placement("split", "height", 80, (windows, windows)) for windows in (3, 2, 1, 0, 0)
     ]
     assert [line.chain for line in plan.operators] == [0, 0, 0, 0, -1]
-    assert plan.predicted_ms == pytest.approx(replay_of(given, plan), abs=1e-6)
+    assert plan.predicted_ms == pytest.approx(simulated_ms(given, plan), abs=1e-6)
     cheap = greedy_chains(problem(network.graph(), Even()))
     assert all(line.placement.over == (0, 0) for line in cheap.operators)
 

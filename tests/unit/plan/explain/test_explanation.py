@@ -109,7 +109,7 @@ def test_a_hundred_operators_fit_into_the_width_and_into_json() -> None:
     numbers = [line.split()[0] for line in text.splitlines() if line and not line.startswith(" " * 5)]
     assert [str(line.operator) for line in plan.operators] == [number for number in numbers if number.isdigit()]
     assert text.count("opaque") >= 10 and "in a chain with" in text and "otherwise" in text
-    assert "sharing with the network's ends" in text
+    assert "transfers with the network's ends" in text
     assert msgspec.json.decode(msgspec.json.encode(found), type=Explanation) == found
     assert explanation_text(found) == explanation_text(explained(long_network(), SHARED)[0])
 

@@ -80,7 +80,7 @@ def test_what_is_asked_for_is_there_and_the_rest_is_the_best_around_it(
     now, then = prices.choice(plan), prices.choice(found.plan)
     forced = [prices.index(n, wanted.get(o.id, placed_now)) for n, (o, placed_now) in enumerate(_places(of, plan))]
 
-    # It replays no longer than the exact minimum of the sums in which what was asked for is fixed.
+    # It plans no longer than the exact minimum of the sums in which what was asked for is fixed.
     least = minimise(
         [
             table if o.id not in wanted else np.where(np.arange(len(table)) == forced[n], table, np.inf)
