@@ -51,20 +51,6 @@ class Times(msgspec.Struct, frozen=True):
     starts: tuple[tuple[float, float], ...] = ()
 
 
-class _List:
-    """One processor's parts, in order, with their operators' numbers and their traffic in bytes per ms."""
-
-    def __init__(self, steps: Sequence[Step], which: int) -> None:
-        self.parts: list[tuple[int, Part, float]] = []
-        self.ends: list[float | None] = [0.0] * len(steps)
-        self.starts = [0.0] * len(steps)
-        for index, step in enumerate(steps):
-            part = step.gpu if which else step.cpu
-            if part is not None:
-                self.parts.append((index, part, part.bytes / part.ms if part.ms > 0 else 0.0))
-                self.ends[index] = None
-
-
 def simulate(steps: Sequence[Step], sharing: SharingCost) -> Times:
     """Runs the lists of a plan by its predicted times; operators are in the graph's order.
 
@@ -72,8 +58,9 @@ def simulate(steps: Sequence[Step], sharing: SharingCost) -> Times:
     Raises :class:`ValueError` for parts that wait for each other, which those of a graph in order do not.
     """
     # Hot loop (a hundred plans of a hundred operators): both lists' states are plain variables.
-    cpu, gpu = _List(steps, CPU), _List(steps, GPU)
-    cpu_parts, gpu_parts = cpu.parts, gpu.parts
+    cpu_parts, gpu_parts = _parts([step.cpu for step in steps]), _parts([step.gpu for step in steps])
+    cpu_ends, gpu_ends = ([None if s.cpu else 0.0 for s in steps], [None if s.gpu else 0.0 for s in steps])
+    cpu_starts, gpu_starts = [0.0] * len(steps), [0.0] * len(steps)
     factors, feed_ms = sharing.contention.factors, sharing.feed_ms
     fed = list(itertools.accumulate((step.gpu is not None for step in steps), initial=0))
     enqueued, signalled = 0, set[int]()
@@ -86,7 +73,7 @@ def simulate(steps: Sequence[Step], sharing: SharingCost) -> Times:
     while True:
         if not c_ready and c_at < len(cpu_parts):
             c_index, part, c_traffic = cpu_parts[c_at]
-            come = _last(part.after, gpu.ends)
+            come = _last(part.after, gpu_ends)
             if come is not None:
                 c_ready = c_new = True
                 c_begin, c_left = c_free, part.ms + part.extra_ms
@@ -99,7 +86,7 @@ def simulate(steps: Sequence[Step], sharing: SharingCost) -> Times:
                     c_begin = come + sharing.wait_cpu_ms
         if not g_ready and g_at < len(gpu_parts):
             g_index, part, g_traffic = gpu_parts[g_at]
-            come = _last(part.after, cpu.ends)
+            come = _last(part.after, cpu_ends)
             if come is not None:
                 g_ready = g_new = True
                 g_begin, g_left = g_free, part.ms + part.extra_ms
@@ -110,7 +97,7 @@ def simulate(steps: Sequence[Step], sharing: SharingCost) -> Times:
                     g_begin = come + sharing.wait_gpu_ms
                     for i in part.after:
                         # Releasing a GPU that sleeps takes the CPU a while, unless something else woke it.
-                        if cpu.ends[i] == come and i not in signalled:
+                        if cpu_ends[i] == come and i not in signalled:
                             signalled.add(i)
                             if not c_ready:
                                 c_free += sharing.signal_ms
@@ -134,26 +121,31 @@ def simulate(steps: Sequence[Step], sharing: SharingCost) -> Times:
             break
         if c_works:
             if c_new:
-                cpu.starts[c_index], c_new = now, False
+                cpu_starts[c_index], c_new = now, False
             c_left -= (until - now) / c_slow
             c_begin = until
             if not c_left > _NOTHING:
-                cpu.ends[c_index] = c_free = until
+                cpu_ends[c_index] = c_free = until
                 c_ready, c_at = False, c_at + 1
         if g_works:
             if g_new:
-                gpu.starts[g_index], g_new = now, False
+                gpu_starts[g_index], g_new = now, False
             g_left -= (until - now) / g_slow
             g_begin = until
             if not g_left > _NOTHING:
-                gpu.ends[g_index] = g_free = until
+                gpu_ends[g_index] = g_free = until
                 g_ready, g_at = False, g_at + 1
     unfinished = [index for index, _, _ in (*cpu_parts[c_at:], *gpu_parts[g_at:])]
     if unfinished:
         raise ValueError(f"the parts of operators {unfinished} wait for each other")
     c_free += feed_ms * (fed[-1] - enqueued)
-    ends = tuple((c or 0.0, g or 0.0) for c, g in zip(cpu.ends, gpu.ends, strict=True))
-    return Times(max(c_free, g_free), ends, (c_waited, g_waited), tuple(zip(cpu.starts, gpu.starts, strict=True)))
+    ends = tuple((c or 0.0, g or 0.0) for c, g in zip(cpu_ends, gpu_ends, strict=True))
+    return Times(max(c_free, g_free), ends, (c_waited, g_waited), tuple(zip(cpu_starts, gpu_starts, strict=True)))
+
+
+def _parts(parts: Sequence[Part | None]) -> list[tuple[int, Part, float]]:
+    """One processor's parts, in order, with their operators' numbers and their traffic in bytes per ms."""
+    return [(i, part, part.bytes / part.ms if part.ms > 0 else 0.0) for i, part in enumerate(parts) if part is not None]
 
 
 def _last(after: tuple[int, ...], ends: Sequence[float | None]) -> float | None:

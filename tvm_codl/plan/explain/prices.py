@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from tvm_codl.errors import UserError
 from tvm_codl.plan.candidates import Candidate
@@ -78,16 +78,12 @@ class Prices:
             float(w[value]) + sum(t.values()) for w, value, t in zip(self.costs.work, choice, transfers, strict=True)
         ]
 
-    def restrict(self, fixed: Mapping[int, Placement]) -> dict[int, Sequence[Candidate]]:
-        """The candidates of a search in which these operators (by id) may only be where they are said to be.
-
-        The first two stay the whole ones, as the search wants them, with an infinite time if they are not asked for.
-        """
-        kept = dict(self.choices)
-        for id, placement in fixed.items():
-            cpu, gpu = (
-                whole if whole.placement == placement else msgspec.structs.replace(whole, **{field: np.inf})
-                for whole, field in zip(self.choices[id][:2], ("cpu_ms", "gpu_ms"), strict=True)
+    def restrict(self, fixed: Mapping[int, Placement]) -> dict[int, tuple[Candidate, ...]]:
+        """The candidates, with infinite times for these operators (by id) elsewhere than they are said to be."""
+        return {
+            id: tuple(
+                c if c.placement == fixed.get(id, c.placement) else replace(c, cpu_ms=np.inf, gpu_ms=np.inf)
+                for c in options
             )
-            kept[id] = (cpu, gpu, *(c for c in self.choices[id][2:] if c.placement == placement))
-        return kept
+            for id, options in self.choices.items()
+        }

@@ -76,16 +76,11 @@ def what_if(
         if operator.id in asked:
             forced[node] = prices.index(node, asked[operator.id])
     alone = _predict(prices, forced, energy)
-    options, placements = prices.restrict(asked), prices.placements(forced)
-    start = [
-        [option.placement for option in options[operator.id]].index(placement)
-        for operator, placement in zip(problem.graph.operators, placements, strict=True)
-    ]
-    after = _search(problem, options, energy, [start])
+    after = _search(problem, prices.restrict(asked), energy, [forced])
     then = prices.choice(after)
     if energy is None and prices.predicted_ms(forced) < prices.predicted_ms(then):
         # The search goes by simulated runs, without the problem's factors.
-        after, then = problem.place(placements, KEPT), tuple(forced)
+        after, then = problem.place(prices.placements(forced), KEPT), tuple(forced)
     lines = list(after.operators)
     for node, line in enumerate(lines):
         if line.operator in asked:  # restrict() hid the times of the whole operator
