@@ -6,7 +6,7 @@ larger sum may take less time.  Moves are tried in the order of their sums, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
@@ -21,9 +21,9 @@ Score = Callable[[Choice], float]
 #: Limits of simulated plans, and of operators in all of them: a hundred operators take about a millisecond.
 MOST_SIMULATIONS = 60
 MOST_SIMULATED_OPERATORS = 6000
-#: Less than this share of the time is no improvement.
+#: Smaller relative gains are no improvement.
 LEAST_GAIN = 1e-6
-#: Branches of one fork that are tried on the two processors.
+#: Limit of branches of a fork that are tried on the two processors.
 MOST_BRANCHES = 4
 
 
@@ -74,7 +74,7 @@ def _moves(choice: Choice, costs: Costs, sides: Sequence[Mapping[int, int]], mos
 
 
 def _sides(graph: OpGraph) -> Iterator[Mapping[int, int]]:
-    """Where a tensor forks, one branch on a processor and the others on the other one, and each branch by itself."""
+    """Where a tensor forks: one branch on a processor and the others on the other one, and each branch by itself."""
     for branches in _forks(graph):
         for i, branch in enumerate(branches):
             others = [node for k, other in enumerate(branches) if k != i for node in other]
@@ -86,33 +86,20 @@ def _sides(graph: OpGraph) -> Iterator[Mapping[int, int]]:
 
 
 def _forks(graph: OpGraph) -> Iterator[list[tuple[int, ...]]]:
-    """For each tensor that several operators read, the operators that only one of these leads to, for each of them."""
+    """For each tensor with several readers, each reader's branch: the operators that no other of the readers leads to."""
     readers: dict[int, list[int]] = {}
     for node, operator in enumerate(graph.operators):
         for tensor in dict.fromkeys(operator.inputs):
             readers.setdefault(tensor, []).append(node)
-    behind: list[int] = [0] * len(graph.operators)  # sets of operators as bits
-    for node in range(len(graph.operators) - 1, -1, -1):
-        behind[node] = 1 << node
-        for tensor in graph.operators[node].outputs:
-            for reader in readers.get(tensor, ()):
-                behind[node] |= behind[reader]
+    behind: dict[int, set[int]] = {}
+    for node, operator in reversed([*enumerate(graph.operators)]):
+        behind[node] = {node}.union(*(behind[reader] for out in operator.outputs for reader in readers.get(out, ())))
     seen: set[tuple[tuple[int, ...], ...]] = set()
     for nodes in readers.values():
         if not 2 <= len(nodes) <= MOST_BRANCHES:
             continue
-        found = []
-        for node in nodes:
-            own = behind[node]
-            for other in nodes:
-                own &= ~behind[other] if other != node else -1
-            if own:
-                found.append(tuple(_bits(own)))
-        key = tuple(found)
-        if len(found) >= 2 and key not in seen:
-            seen.add(key)
-            yield found
-
-
-def _bits(number: int) -> Iterable[int]:
-    return (i for i in range(number.bit_length()) if number >> i & 1)
+        own = (behind[node].difference(*(behind[other] for other in nodes if other != node)) for node in nodes)
+        branches = tuple(tuple(sorted(branch)) for branch in own if branch)
+        if len(branches) >= 2 and branches not in seen:
+            seen.add(branches)
+            yield list(branches)

@@ -72,12 +72,12 @@ _TRANSFERS = (
 
 
 def make_shortlist(
-    problem: Problem, best: Plan, known: Sequence[Plan] = (), most: int = MOST, margin: float = MARGIN
+    problem: Problem, best: Plan, measured: Sequence[Plan] = (), most: int = MOST, margin: float = MARGIN
 ) -> list[ShortlistEntry]:
     """Up to ``most`` different plans that use both processors: ``best``, then other planners' and the search's with
     perturbed costs, by prediction.
 
-    ``known`` are earlier measured plans of the network, the fastest first: that one is always among them, whatever is
+    ``measured`` are earlier measured plans of the network, the fastest first: that one is always among them, whatever is
     predicted for it.  All plans are priced by ``problem``, and those of which a part cannot run are left out; the list is
     empty where ``best`` is one processor and no other plan comes within ``margin`` of it.
     """
@@ -90,14 +90,14 @@ def make_shortlist(
     planned = [ShortlistEntry(name.replace("_", " "), planner(problem)) for name, planner in PLANNERS.items()]
     for entries in (searched, planned):
         entries.sort(key=lambda entry: entry.plan.predicted_ms)
-    before = [ShortlistEntry(f"number {i} before", plan) for i, plan in enumerate(known[1:], 2)]
+    before = [ShortlistEntry(f"number {i} before", plan) for i, plan in enumerate(measured[1:], 2)]
 
     def within(entries: list[ShortlistEntry], share: float) -> list[ShortlistEntry]:
         return [entry for entry in entries if entry.plan.predicted_ms <= best.predicted_ms * (1 + share)]
 
     entries = [
         ShortlistEntry("the search", best),
-        *(ShortlistEntry("the fastest before", plan) for plan in known[:1]),
+        *(ShortlistEntry("the fastest before", plan) for plan in measured[:1]),
         *(e for e in within(planned, FAR_MARGIN) if any(place.on == "split" for place in e.plan.placements)),
         *within(searched + planned + before, margin),
     ]

@@ -21,7 +21,7 @@ _NOTHING = 1e-9  # ms: a picosecond, what rounding leaves
 class Part(msgspec.Struct, frozen=True):
     """One processor's part of an operator.
 
-    ``ms`` alone; ``bytes`` that the memory moves for it; ``extra_ms`` for what it rewrites, copies or reads from afar before;
+    ``ms`` alone; ``bytes`` of DRAM traffic; ``extra_ms`` for layout changes, copies and reading from afar before it;
     ``after``: numbers of the operators whose part on the *other* processor must have ended.
     """
 
@@ -40,9 +40,7 @@ class Step(msgspec.Struct, frozen=True):
 
 class Times(msgspec.Struct, frozen=True):
     """Milliseconds from the run's start.  ``ends[i]`` are operator i's ends on the CPU and the GPU, 0 without a part, and
-    ``starts[i]`` when its parts started to work.
-
-    ``waited_ms``: how long each processor, between its parts, waited for the other.
+    ``starts[i]`` its parts' starts.  ``waited_ms``: how long each processor waited for the other between its parts.
     """
 
     total_ms: float
@@ -52,10 +50,10 @@ class Times(msgspec.Struct, frozen=True):
 
 
 def simulate(steps: Sequence[Step], sharing: SharingCost) -> Times:
-    """Runs the lists of a plan by its predicted times; operators are in the graph's order.
+    """Simulates a run by predicted times; operators are in the graph's order.
 
-    With a part that takes for ever, since it does not run there, the total is infinite.
-    Raises :class:`ValueError` for parts that wait for each other, which those of a graph in order do not.
+    The total is infinite if a part's time is.  Raises :class:`ValueError` for parts that wait for each other, which those
+    of a graph in order do not.
     """
     # Hot loop (a hundred plans of a hundred operators): both lists' states are plain variables.
     cpu_parts, gpu_parts = _parts([step.cpu for step in steps]), _parts([step.gpu for step in steps])
@@ -65,7 +63,7 @@ def simulate(steps: Sequence[Step], sharing: SharingCost) -> Times:
     fed = list(itertools.accumulate((step.gpu is not None for step in steps), initial=0))
     enqueued, signalled = 0, set[int]()
     c_at = g_at = 0
-    # When a processor ended what is behind it; when it starts, or started, the part it is at; what is left of that, alone.
+    # End of a processor's last part; start of its current part; time left of that, alone.
     c_free, g_free = 0.0, sharing.start_ms if gpu_parts else 0.0
     c_begin = g_begin = c_left = g_left = c_waited = g_waited = c_traffic = g_traffic = 0.0
     c_ready = g_ready = c_new = g_new = False
@@ -78,7 +76,7 @@ def simulate(steps: Sequence[Step], sharing: SharingCost) -> Times:
                 c_ready = c_new = True
                 c_begin, c_left = c_free, part.ms + part.extra_ms
                 if fed[c_index + 1] > enqueued:
-                    # It enqueues what the GPU does until this operator, and then may wait.
+                    # It enqueues the GPU's kernels up to this operator, and then may wait.
                     c_begin += feed_ms * (fed[c_index + 1] - enqueued)
                     enqueued = fed[c_index + 1]
                 if come > c_begin:
@@ -96,15 +94,15 @@ def simulate(steps: Sequence[Step], sharing: SharingCost) -> Times:
                     g_waited += come - g_free
                     g_begin = come + sharing.wait_gpu_ms
                     for i in part.after:
-                        # Releasing a GPU that sleeps takes the CPU a while, unless something else woke it.
+                        # Releasing a sleeping GPU costs CPU time, unless something else woke it.
                         if cpu_ends[i] == come and i not in signalled:
                             signalled.add(i)
                             if not c_ready:
                                 c_free += sharing.signal_ms
                             elif c_begin >= come:
                                 c_begin += sharing.signal_ms
-        # Both work, or one works until it is done or the other begins.  What takes for ever is done at infinity, and what
-        # is left of it then is no number.
+        # Both work, or one works until it is done or the other begins.  An infinite part ends at infinity; what is left of
+        # it is NaN then.
         c_works = c_ready and not (g_ready and g_begin < c_begin)
         g_works = g_ready and not (c_ready and c_begin < g_begin)
         if c_works and g_works:
