@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -76,18 +75,6 @@ def test_a_single_operator_moves_where_the_score_says_so() -> None:
     costs = build_costs(graph, options, COST, legal(graph))
     found = improve(costs, [(0, 0, 0, 0, 0)], lambda choice: float(choice != (0, 1, 0, 0, 0)))
     assert found == (0, 1, 0, 0, 0)
-
-
-def test_second_is_the_growth_of_the_sum() -> None:
-    graph, options = two_branches()
-    costs = build_costs(graph, options, COST, legal(graph))
-
-    def total(choice: tuple[int, ...]) -> float:
-        nodes = sum(float(table[value]) for table, value in zip(costs.nodes, choice, strict=True))
-        return nodes + sum(float(edge[choice[a], choice[b]]) for (a, b), edge in costs.edges.items())
-
-    grown = [total((0, 0, value, 1, 0)) - total((0, 0, 0, 1, 0)) for value in (0, 1)]
-    np.testing.assert_allclose(costs.growth((0, 0, 0, 1, 0))[2], grown)
 
 
 def test_a_plan_that_is_known_is_never_lost() -> None:

@@ -116,9 +116,3 @@ def test_uniform_plans_are_legal() -> None:
         plan = uniform_plan(graph, on, "net", "phone")
         verify_plan(plan, graph, legal(graph))
         assert {o.placement for o in plan.operators} == {Placement(on)}
-
-
-def test_ideal_time() -> None:
-    assert ideal_ms([2.0, 1.0], [2.0, float("inf")]) == pytest.approx(2.0)
-    with pytest.raises(UserError):
-        ideal_ms([1.0], [])

@@ -55,7 +55,7 @@ def branches() -> OpGraph:
     return network.graph(network.conv(network.add(left, right), 16))
 
 
-def test_contenders_are_few_legal_different_and_near_the_best() -> None:
+def test_a_shortlist_is_short_legal_different_and_near_the_best() -> None:
     for graph, costs in ((convolutions(6, size=24), ByFlops()), (branches(), Uneven())):
         given, chosen = found(problem(graph, costs, SHARING))
         assert 1 <= len(chosen) <= MOST
@@ -106,7 +106,7 @@ def test_a_processor_that_does_not_run_every_operator_is_no_plan_by_itself() -> 
         assert one.plan.operators[1].placement == Placement("cpu")
 
 
-def test_where_neither_processor_runs_all_there_are_contenders_alone() -> None:
+def test_where_neither_processor_runs_all_only_plans_of_both_are_listed() -> None:
     given, chosen = found(problem(narrow_wide(), Partial(gpu=48, cpu=40), SHARING))
     assert given.single_processor_plans() == {}
     assert chosen
