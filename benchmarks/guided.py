@@ -38,8 +38,7 @@ from tvm_codl.measure.plan_libraries import libraries_for
 from tvm_codl.measure.transfers import measure_transfers
 from tvm_codl.plan.candidates import Candidate, candidates
 from tvm_codl.plan.files import dump_plan, load_plan
-from tvm_codl.plan.plan import Placement, Plan
-from tvm_codl.plan.reasons import uniform_plan
+from tvm_codl.plan.plan import Placement, Plan, uniform_plan
 from tvm_codl.plan.search import search
 from tvm_codl.records.record import Record
 from tvm_codl.records.store import RecordStore
@@ -62,8 +61,8 @@ def exhaustive(prepared: Prepared, records: list[Record], sharing: TransferCost)
         for o in graph.operators
     }
     return {
-        "grid": search(graph, grid, sharing, axes, prepared.name),
-        "fitted": search(graph, fitted, sharing, axes, prepared.name),
+        "grid": search(graph, grid, sharing, axes, prepared.name).plan,
+        "fitted": search(graph, fitted, sharing, axes, prepared.name).plan,
     }
 
 

@@ -36,10 +36,9 @@ from tvm_codl.measure.learning import learn
 from tvm_codl.measure.plan_libraries import libraries_for
 from tvm_codl.measure.planning import shortlist
 from tvm_codl.measure.validation import validate
-from tvm_codl.plan.baselines.uniform_ratio import COMPARATORS
+from tvm_codl.plan.baselines.planners import PLANNERS
 from tvm_codl.plan.files import dump_plan
 from tvm_codl.plan.plan import Plan
-from tvm_codl.plan.shortlist import uniform
 from tvm_codl.relay.prepared import Prepared, prepare
 from tvm_codl.report.planners import OURS, TITLES, Planners, Variant, markdown, summary
 from tvm_codl.report.statistics import Statistics
@@ -54,7 +53,7 @@ IDEALS = 4
 def make_plans(prepared: Prepared, session: Session, budget_s: float) -> dict[str, Plan]:
     """Every planner's plan, ours after validation on the phone.  Builds the libraries of all together."""
     guided, problem = learn(prepared, session, Budget(seconds=budget_s))
-    plans = {**uniform(problem), **{name: planner(problem) for name, planner in COMPARATORS.items()}}
+    plans = {**problem.single_processor_plans(), **{name: planner(problem) for name, planner in PLANNERS.items()}}
     racing = shortlist(problem, guided.plan, session)
     libraries_for(prepared, {**plans, **{f"{c.origin}.": c.plan for c in racing}}, session.tools, talk)
     return {**plans, OURS: validate(prepared, problem, racing, session)}
@@ -116,7 +115,7 @@ def said(result: Planners) -> str:
             + (f"  {variant.memory_bytes / 1e6:.1f} MB" if variant.memory_bytes else "")
             + (f"  (= {TITLES[variant.same_as]})" if variant.same_as else "")
         )
-    against = ", ".join(f"{TITLES[name]} {result.against(name):.3f}" for name in COMPARATORS)
+    against = ", ".join(f"{TITLES[name]} {result.against(name):.3f}" for name in PLANNERS)
     lines.append(
         f"speedup {result.speedup:.2f}, efficiency {result.efficiency:.2f}, times as long as ours: {against}; "
         f"ideal {result.ideal_ms:.3f} ms"

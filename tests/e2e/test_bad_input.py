@@ -25,7 +25,7 @@ from tests.phone.servers import Server, gone, phone_server, tvm_process, wait_un
 from tests.unit.frontend.onnx_models import save
 from tvm_codl.device.ask_tracker import tracker_summary
 from tvm_codl.plan.files import plan_json
-from tvm_codl.plan.reasons import uniform_plan
+from tvm_codl.plan.plan import uniform_plan
 
 LIMIT_S = 30.0  # a hang, not a slow machine
 

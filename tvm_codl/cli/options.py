@@ -197,7 +197,7 @@ def load(source: str, shape: tuple[tuple[str, tuple[int, ...]], ...]) -> LoadedM
 def named_plan(name: str, prepared: Prepared) -> Plan:
     """The plan in the file ``name``, or ``cpu-only`` or ``gpu-only``, verified for the network."""
     from tvm_codl.plan.files import load_plan
-    from tvm_codl.plan.reasons import uniform_plan
+    from tvm_codl.plan.plan import uniform_plan
     from tvm_codl.plan.verify import verify_plan
 
     if name in ("cpu-only", "gpu-only"):

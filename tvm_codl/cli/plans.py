@@ -45,7 +45,7 @@ def diff(
     With MODEL (an ONNX file or zoo:NAME) both are checked, and predicted anew by what was kept of A's phone; cpu-only and
     gpu-only are plans too then.
     """
-    from tvm_codl.plan.explain.difference import difference, difference_text
+    from tvm_codl.plan.explain.difference import compare, difference_text
     from tvm_codl.plan.files import load_plan
 
     prices = None
@@ -65,7 +65,7 @@ def diff(
             )
         except NoOfflineCosts as missing:
             talk(f"times as the plans state them: {missing}")
-    found = difference(a, b, prices)
+    found = compare(a, b, prices)
     if as_json:
         print_json(found)
     else:

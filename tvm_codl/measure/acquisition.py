@@ -22,9 +22,9 @@ from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis
 from tvm_codl.measure.probe import Probe
 from tvm_codl.plan.candidates import Candidate
+from tvm_codl.plan.costs import Costs
 from tvm_codl.plan.eliminate import evaluate, minimise
 from tvm_codl.plan.plan import Placement, Plan
-from tvm_codl.plan.search import Costs
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload, workloads
 

@@ -25,10 +25,10 @@ from tvm_codl.measure.planning import make_plan
 from tvm_codl.measure.probe import Probe, whole_probes
 from tvm_codl.measure.worker import open_remote
 from tvm_codl.paths import cache_dir
+from tvm_codl.plan.baselines.ideal import ideal_ms
 from tvm_codl.plan.candidates import PROCESSORS
 from tvm_codl.plan.files import dump_plan, plan_json
-from tvm_codl.plan.plan import Plan
-from tvm_codl.plan.reasons import ideal_ms, uniform_plan
+from tvm_codl.plan.plan import Plan, uniform_plan
 from tvm_codl.records.record import ErrorNo, Processor, Record
 from tvm_codl.records.workload import Workload
 from tvm_codl.relay.prepared import Prepared

@@ -26,8 +26,9 @@ from tvm_codl.measure.acquisition import acquire
 from tvm_codl.measure.budget import Budget, Purse
 from tvm_codl.measure.probe import Probe, failed_probes, split_probes, whole_probes
 from tvm_codl.plan.candidates import Candidate, Predictor, candidates
+from tvm_codl.plan.costs import build_costs
 from tvm_codl.plan.plan import Placement, Plan
-from tvm_codl.plan.search import find, replayed, tables
+from tvm_codl.plan.search import search
 from tvm_codl.records.record import ErrorNo, Processor, Record
 from tvm_codl.records.workload import Workload
 
@@ -125,17 +126,17 @@ class GuidedMeasuring:
         while True:
             model = self.fit(self.records.values())
             choices = self._with(plan, model, candidates(self.graph, self.axes, model))
-            costs = tables(self.graph, choices, self.sharing, self.axes)
+            costs = build_costs(self.graph, choices, self.sharing, self.axes)
             before, old = plan, _numbers(plan, choices) if plan else ()
             tried = [old] if before else ()
-            plan = find(self.graph, choices, self.sharing, self.axes, self.name, self.device, known=tried).plan
+            plan = search(self.graph, choices, self.sharing, self.axes, self.name, self.device, starts=tried).plan
             valued = acquire(self.graph, self.axes, choices, costs, plan, model, seed=len(rounds))
             moved, gained = 0, 0.0
             if before is not None:
                 pairs = zip(before.operators, plan.operators, strict=True)
                 moved = sum(a.placement != b.placement for a, b in pairs)
                 both = (old, _numbers(plan, choices))
-                then, now = (replayed(self.graph, choices, self.sharing, costs, numbers) for numbers in both)
+                then, now = (costs.simulate(numbers) for numbers in both)
                 gained = then.total_ms - now.total_ms
             rounds.append(Round(len(rounds), plan.predicted_ms, gained, moved, self._purse.taken, valued.gain_ms))
             self.log(str(rounds[-1]))

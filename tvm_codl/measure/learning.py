@@ -18,7 +18,7 @@ from tvm_codl.measure.context import Context
 from tvm_codl.measure.guided import Guided, GuidedMeasuring, grid_probes
 from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.transfers import measure_transfers
-from tvm_codl.plan.measured import calibrated, correction
+from tvm_codl.plan.measured import calibrate_network, fit_correction
 from tvm_codl.plan.problem import Problem
 from tvm_codl.records.plan_record import PlanRecord
 from tvm_codl.records.record import Record
@@ -58,7 +58,7 @@ def learn(prepared: Prepared, context: Context, budget: Budget, retry_failed: bo
             f"plans that use both processors took {problem.correction:.3f} times their predicted time on this phone; "
             "predictions include this factor now"
         )
-    return msgspec.structs.replace(guided, plan=problem.corrected(guided.plan)), problem
+    return msgspec.structs.replace(guided, plan=problem.correct(guided.plan)), problem
 
 
 def pose_problem(
@@ -69,7 +69,7 @@ def pose_problem(
     ``runs`` are plans that ran there with today's kernels; predictions are corrected by what they took.
     """
     graph = prepared.graph
-    factors = correction(runs, graph), calibrated(runs, graph)
+    factors = fit_correction(runs, graph), calibrate_network(runs, graph)
     return Problem(graph, prepared.axes, model, sharing, prepared.name, device, *factors)
 
 

@@ -27,7 +27,7 @@ from tvm_codl.measure.probe import Probe, whole_probes
 from tvm_codl.measure.transfers import measure_transfers
 from tvm_codl.plan.candidates import Axes, candidates
 from tvm_codl.plan.plan import Placement, Plan
-from tvm_codl.plan.search import find
+from tvm_codl.plan.search import search
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
 from tvm_codl.relay.prepared import Prepared
@@ -92,7 +92,7 @@ def seeds(networks: Mapping[str, Prepared], most: int) -> dict[str, list[Probe]]
 
 def predict(name: str, graph: OpGraph, axes: Axes, model: CostModel, sharing: TransferCost) -> Predicted:
     """A network's latency on each processor alone and under the best plan by prediction."""
-    found = find(graph, candidates(graph, axes, model), sharing, axes, name)
+    found = search(graph, candidates(graph, axes, model), sharing, axes, name)
     wholes = [Workload.of(o, graph) for o in graph.operators]
     times = np.minimum(model.predict(wholes, "cpu"), model.predict(wholes, "gpu"))
     known = np.array([any(model.measured(w, p) for p in ("cpu", "gpu")) for w in wholes])

@@ -16,7 +16,7 @@ from tests.unit.plan.networks import convolutions
 from tests.unit.plan.test_search import legal
 from tvm_codl.cli.main import run
 from tvm_codl.plan.files import dump_plan
-from tvm_codl.plan.reasons import uniform_plan
+from tvm_codl.plan.plan import uniform_plan
 from tvm_codl.records.settings import Settings
 from tvm_codl.relay.prepared import Prepared
 

@@ -15,7 +15,8 @@ from tvm_codl.graph.split import axes as axes_of
 from tvm_codl.measure import acquisition as module
 from tvm_codl.measure.acquisition import acquire, doubt
 from tvm_codl.plan.candidates import candidates
-from tvm_codl.plan.search import search, tables
+from tvm_codl.plan.costs import build_costs
+from tvm_codl.plan.search import search
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
 
@@ -48,8 +49,8 @@ def wanted_on() -> set[str]:
     """The processors of the pieces that are worth a measurement."""
     model = EvenButForCpu()
     choices = candidates(GRAPH, AXES, model)
-    plan = search(GRAPH, choices, SHARING, AXES)
-    found = acquire(GRAPH, AXES, choices, tables(GRAPH, choices, SHARING, AXES), plan, model)
+    plan = search(GRAPH, choices, SHARING, AXES).plan
+    found = acquire(GRAPH, AXES, choices, build_costs(GRAPH, choices, SHARING, AXES), plan, model)
     return {one.probe.processor for one in found.probes if one.probe.axis}
 
 

@@ -66,8 +66,8 @@ def true_ms(plan: Plan) -> float:
         at = planned.placement
         whole = choices[operator.id][at.on == "gpu"]
         chosen[operator.id] = (predict_split(operator, GRAPH, AXES, model, at) if at.on == "split" else whole,)
-    costs = module.tables(GRAPH, chosen, SHARING, AXES)
-    return module.replayed(GRAPH, chosen, SHARING, costs, [0] * len(chosen)).total_ms
+    costs = module.build_costs(GRAPH, chosen, SHARING, AXES)
+    return costs.simulate([0] * len(chosen)).total_ms
 
 
 def test_a_tenth_of_the_grid_gives_a_plan_as_good_as_the_whole(store: RecordStore) -> None:
@@ -77,7 +77,7 @@ def test_a_tenth_of_the_grid_gives_a_plan_as_good_as_the_whole(store: RecordStor
     choices = module.candidates(GRAPH, AXES, model)
     for id, split in grid_placements(GRAPH, AXES):
         choices[id] += (predict_split(GRAPH.operators[id], GRAPH, AXES, model, split),)
-    best = search(GRAPH, choices, SHARING, AXES)
+    best = search(GRAPH, choices, SHARING, AXES).plan
     meter = NullMeter(GRAPH, store)
     found = guided(meter, Budget(measurements=len(grid) // 10))
     assert len(meter.taken) <= len(grid) // 10

@@ -15,8 +15,7 @@ from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.plan.aligned import MOST_ALIGNED, MOST_WINDOWS, aligned
 from tvm_codl.plan.candidates import candidates
 from tvm_codl.plan.crossing import crossing, held, needed
-from tvm_codl.plan.plan import Placement
-from tvm_codl.plan.reasons import uniform_plan
+from tvm_codl.plan.plan import Placement, uniform_plan
 from tvm_codl.plan.search import search
 from tvm_codl.plan.verify import verify_plan
 
@@ -99,7 +98,7 @@ def narrow(rows: int, *strides: int) -> OpGraph:
 def test_expensive_waits_make_a_run_one_chain_with_halo_recompute() -> None:
     graph = narrow(160, 1, 1, 1, 1)
     options = candidates(graph, legal(graph), ByFlops())
-    plan = search(graph, options, TransferCost(6.0, 6.0), legal(graph))
+    plan = search(graph, options, TransferCost(6.0, 6.0), legal(graph)).plan
     assert [o.placement.axis for o in plan.operators] == ["height"] * 4
     assert [o.placement.over for o in plan.operators] == [(3, 3), (2, 2), (1, 1), (0, 0)]
     assert [o.chain for o in plan.operators] == [0, 0, 0, 0]
@@ -110,7 +109,7 @@ def test_free_waits_need_no_halo_recompute() -> None:
     graph = narrow(160, 1, 1, 1, 1)
     options = candidates(graph, legal(graph), ByFlops())
     assert any(any(option.placement.over) for option in options[0])
-    plan = search(graph, options, TransferCost(0.0, 0.0, 0.0, 0.0), legal(graph))
+    plan = search(graph, options, TransferCost(0.0, 0.0, 0.0, 0.0), legal(graph)).plan
     assert {o.placement.on for o in plan.operators} == {"split"}
     assert not any(any(o.placement.over) for o in plan.operators)
 
@@ -118,7 +117,7 @@ def test_free_waits_need_no_halo_recompute() -> None:
 def test_a_run_through_a_stride_is_a_chain_too() -> None:
     graph = narrow(640, 1, 2, 1)
     options = candidates(graph, legal(graph), ByFlops())
-    plan = search(graph, options, TransferCost(6.0, 6.0), legal(graph))
+    plan = search(graph, options, TransferCost(6.0, 6.0), legal(graph)).plan
     assert {o.placement.on for o in plan.operators} == {"split"}
     assert [o.chain for o in plan.operators] == [0, 0, 0]
     assert any(plan.operators[0].placement.over) and any(plan.operators[1].placement.over)

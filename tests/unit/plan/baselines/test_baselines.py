@@ -17,12 +17,12 @@ from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis
 from tvm_codl.plan.baselines.codl import codl
 from tvm_codl.plan.baselines.greedy import greedy_chains
-from tvm_codl.plan.baselines.grid import TENTHS, nearest_cut
-from tvm_codl.plan.baselines.uniform_ratio import COMPARATORS, layer_wise, one_ratio
+from tvm_codl.plan.baselines.grid import STEPS, nearest_cut
+from tvm_codl.plan.baselines.planners import PLANNERS, layer_wise, one_ratio
 from tvm_codl.plan.candidates import Candidate
+from tvm_codl.plan.costs import build_costs
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.search import replayed, tables
 from tvm_codl.plan.verify import verify_plan
 
 FREE = TransferCost(0.0, 0.0, 0.0, 0.0)
@@ -46,8 +46,8 @@ def problem(graph: OpGraph, costs: Any = None, sharing: TransferCost = FREE) -> 
     return Problem(graph, legal(graph), costs or ByFlops(), sharing, "net", "phone")
 
 
-def replay_of(given: Problem, plan: Plan) -> float:
-    """The replay over a table of many options, not of the plan's alone."""
+def simulated_ms(given: Problem, plan: Plan) -> float:
+    """Simulated over a table of many options, not of the plan's alone."""
     graph = given.graph
     options: dict[int, tuple[Candidate, ...]] = {}
     choice = []
@@ -56,8 +56,8 @@ def replay_of(given: Problem, plan: Plan) -> float:
         one = given.split([(node, p)])[0] if p.on == "split" else given.whole(line.operator)[p.on == "gpu"]
         options[line.operator] = (*given.options[line.operator], one)
         choice.append(len(options[line.operator]) - 1)
-    costs = tables(graph, options, given.sharing, given.axes)
-    return replayed(graph, options, given.sharing, costs, choice).total_ms
+    costs = build_costs(graph, options, given.sharing, given.axes)
+    return costs.simulate(choice).total_ms
 
 
 @st.composite
@@ -76,17 +76,17 @@ def graphs(draw: Any) -> OpGraph:
     return network.graph()
 
 
-@pytest.mark.parametrize("name", COMPARATORS)
+@pytest.mark.parametrize("name", PLANNERS)
 @given(graph=graphs(), wait=st.sampled_from([0.0, 0.01, 1.0]))
 @settings(max_examples=30, deadline=None)
-def test_every_comparator_makes_a_legal_plan_whose_prediction_is_its_replay(
+def test_every_planner_makes_a_legal_plan_whose_prediction_is_its_simulated_time(
     name: str, graph: OpGraph, wait: float
 ) -> None:
     given = problem(graph, Uneven(), TransferCost(wait, wait / 2, 1.0, 1.0))
-    plan = COMPARATORS[name](given)
+    plan = PLANNERS[name](given)
     verify_plan(plan, graph, given.axes)
     assert (plan.model, plan.device) == ("net", "phone")
-    assert plan.predicted_ms == pytest.approx(replay_of(given, plan), abs=1e-6)
+    assert plan.predicted_ms == pytest.approx(simulated_ms(given, plan), abs=1e-6)
 
 
 def test_layer_wise_takes_the_faster_processor_whatever_it_costs_to_share() -> None:
@@ -131,7 +131,7 @@ def test_greedy_chains_make_the_rows_at_a_cut_twice_where_handing_them_over_is_d
         Placement("split", "height", 80, (windows, windows)) for windows in (3, 2, 1, 0, 0)
     ]
     assert [line.chain for line in plan.operators] == [0, 0, 0, 0, -1]
-    assert plan.predicted_ms == pytest.approx(replay_of(given, plan), abs=1e-6)
+    assert plan.predicted_ms == pytest.approx(simulated_ms(given, plan), abs=1e-6)
     cheap = greedy_chains(problem(network.graph(), Even()))
     assert all(line.placement.over == (0, 0) for line in cheap.operators)
 
@@ -139,7 +139,7 @@ def test_greedy_chains_make_the_rows_at_a_cut_twice_where_handing_them_over_is_d
 def test_greedy_chains_without_anything_to_share_give_each_operator_its_own_best_tenth() -> None:
     given = problem(convolutions(3, size=40))
     ours = greedy_chains(given)
-    cuts = [("height", 4 * tenth) for tenth in TENTHS] + [("channels", 4 * vectors) for vectors in range(1, 8)]
+    cuts = [("height", 4 * tenth) for tenth in STEPS] + [("channels", 4 * vectors) for vectors in range(1, 8)]
     best = [
         min(
             [*given.whole(line.operator), *given.split([(node, Placement("split", *cut)) for cut in cuts])],
@@ -183,7 +183,7 @@ def test_an_operator_that_one_processor_cannot_run_is_on_the_other() -> None:
         def predict(self, workloads: Any, processor: str) -> NDArray[np.float64]:
             return super().predict(workloads, processor) + (np.inf if processor == "gpu" else 0.0)
 
-    for planner in COMPARATORS.values():
+    for planner in PLANNERS.values():
         plan = planner(problem(convolutions(3), NoGpu()))
         assert {line.placement for line in plan.operators} == {Placement("cpu")}
         assert 0 < plan.predicted_ms < np.inf
@@ -192,7 +192,7 @@ def test_an_operator_that_one_processor_cannot_run_is_on_the_other() -> None:
 @given(st.sampled_from(["height", "channels", "columns"]), st.integers(1, 300), st.integers(1, 9))
 def test_cuts_are_legal_and_as_near_as_their_unit_allows(name: str, extent: int, granule: int) -> None:
     axis = Axis(name, 1, extent, granule)
-    for tenth in TENTHS:
+    for tenth in STEPS:
         at = nearest_cut(axis, tenth / 10)
         assert 0 <= at <= extent
         assert at in (0, extent) or at % granule == 0

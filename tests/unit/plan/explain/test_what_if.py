@@ -24,10 +24,9 @@ from tvm_codl.plan.eliminate import minimise
 from tvm_codl.plan.energy import Energy
 from tvm_codl.plan.explain.prices import Prices
 from tvm_codl.plan.explain.what_if import parse_asked, what_if, what_if_text
-from tvm_codl.plan.plan import Placement, Plan
+from tvm_codl.plan.plan import Placement, Plan, uniform_plan
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.reasons import uniform_plan
-from tvm_codl.plan.search import find, search
+from tvm_codl.plan.search import search
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.records.settings import Settings
 from tvm_codl.records.workload import Workload
@@ -40,7 +39,7 @@ def problem(graph: OpGraph, sharing: TransferCost = SHARING, costs: Any = None) 
 
 
 def planned(of: Problem) -> Plan:
-    return search(of.graph, of.options, of.sharing, of.axes, of.name, of.device)
+    return search(of.graph, of.options, of.sharing, of.axes, of.name, of.device).plan
 
 
 @st.composite
@@ -81,7 +80,7 @@ def test_what_is_asked_for_is_there_and_the_rest_is_the_best_around_it(
     now, then = prices.choice(plan), prices.choice(found.plan)
     forced = [prices.index(n, wanted.get(o.id, placed_now)) for n, (o, placed_now) in enumerate(_places(of, plan))]
 
-    # It replays no longer than the exact minimum of the sums in which what was asked for is fixed.
+    # It plans no longer than the exact minimum of the sums in which what was asked for is fixed.
     least = minimise(
         [
             table if o.id not in wanted else np.where(np.arange(len(table)) == forced[n], table, np.inf)
@@ -164,11 +163,11 @@ def test_the_candidates_stay_what_the_search_wants() -> None:
     of = problem(convolutions(2))
     plan = planned(of)
     fixed = {0: Placement("gpu"), 1: plan.operators[1].placement}
-    kept = Prices.of(of, [plan]).only(fixed)
+    kept = Prices.of(of, [plan]).restrict(fixed)
     for id, placement in fixed.items():
         assert [o.placement.on for o in kept[id][:2]] == ["cpu", "gpu"]
         assert [o.placement for o in kept[id] if np.isfinite(o.ms)] == [placement]
-    assert find(of.graph, kept, of.sharing, of.axes).plan.operators[0].placement == Placement("gpu")
+    assert search(of.graph, kept, of.sharing, of.axes).plan.operators[0].placement == Placement("gpu")
     odd = Placement("split", "height", 7)
     for more in (odd, replace(odd, at=8, over=(1, 2))):
         (priced,) = (c for c in Prices.of(of, more={1: more}).choices[1] if c.placement == more)
