@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tvm_codl.cli.options import FILE, chosen_records_options, given_options, json_option
+from tvm_codl.cli.options import FILE, chosen_records_options, json_option
 from tvm_codl.cli.output import print_json, print_table, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
-from tvm_codl.errors import UsageError, UserError
+from tvm_codl.errors import UserError
 
 if TYPE_CHECKING:
     from tvm_codl.cost.evaluation.metrics import Result, Scatter
@@ -20,35 +20,20 @@ if TYPE_CHECKING:
 @chosen_records_options
 @click.option("--model", "model_file", type=FILE, help="Judge this model, on what it was not trained on.")
 @click.option(
-    "--phones",
-    type=click.Path(file_okay=False, exists=True, path_type=Path),
-    help="Evaluate on this folder's measurements of phones (gpu_ops.csv) instead of the records.",
-)
-@click.option("--gpus", type=FILE, help="With --phones: the facts of their GPUs; FOLDER/gpus.json unless named.")
-@click.option("--quick", is_flag=True, help="With --phones: hold out one fifth only.")
-@click.option(
     "--picture", type=OUTPUT_FILE, help="Draw predicted against measured times, and the errors, into this SVG file."
 )
 @json_option
 def command(
-    records: Path | None, model_file: Path | None, phones: Path | None, gpus: Path | None, quick: bool,
-    device: str, build: str, tuning_records: Path | None, picture: Path | None, as_json: bool,
+    records: Path | None, model_file: Path | None, device: str, build: str, tuning_records: Path | None,
+    picture: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Say how well operators' times are predicted, next to CoDL's linear predictor, a roofline and FLOPs.
 
     Operator shapes are held out whole, all their pieces with them, a fifth at a time.
     """
-    _check_usage()
     from tvm_codl.report import evaluation as report
 
-    if phones is not None:
-        from tvm_codl.cost.evaluation.phones import evaluate_phones
-
-        found = evaluate_phones(phones, gpus, quick=quick, log=talk)
-        results, scatter, title = found.results, found.scatter, "phones' GPUs, shapes held out"
-        value: object = found
-    else:
-        results, scatter, title, value = _on_records(records, model_file, device, build, tuning_records)
+    results, scatter, title, value = _evaluate(records, model_file, device, build, tuning_records)
     if as_json:
         print_json(value)
     else:
@@ -58,23 +43,7 @@ def command(
         talk(f"picture: {picture}")
 
 
-#: What says which records, or which model, and has no say in an evaluation of phones' measurements.
-OF_RECORDS = frozenset(("records", "model_file", "device", "build", "tuning_records"))
-
-
-def _check_usage() -> None:
-    """Raises :class:`UsageError` for options that would have no say."""
-    named = given_options()
-    if "phones" in named and (others := [named[name] for name in sorted(OF_RECORDS & named.keys())]):
-        raise UsageError(
-            f"{', '.join(others)}: not with --phones, which learns from its folder", next="leave out either"
-        )
-    for name in ("gpus", "quick"):
-        if name in named and "phones" not in named:
-            raise UsageError(f"{named[name]} is for --phones", next="leave it out, or add --phones FOLDER")
-
-
-def _on_records(
+def _evaluate(
     records: Path | None, model_file: Path | None, device: str, build: str, tuning_records: Path | None
 ) -> tuple[list[Result], list[Scatter], str, object]:
     from tvm_codl.cost.evaluation.held_out import hold_out, judge

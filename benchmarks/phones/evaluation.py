@@ -14,19 +14,19 @@ import xgboost as xgb
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from tvm_codl.cost.evaluation.baselines import BASELINES, Amounts, Baseline
-from tvm_codl.cost.evaluation.board import RK3399, evaluate_board
-from tvm_codl.cost.evaluation.delegate import Gpu, read_gpus
-from tvm_codl.cost.evaluation.held_out import LEARNED
-from tvm_codl.cost.evaluation.metrics import Result, Scatter, metrics
-from tvm_codl.cost.evaluation.phone_kernels import describe, flops
-from tvm_codl.cost.evaluation.phone_operators import (
+from benchmarks.phones.board import RK3399, evaluate_board
+from benchmarks.phones.delegate import Gpu, read_gpus
+from benchmarks.phones.kernels import describe, flops
+from benchmarks.phones.operators import (
     CLASSES,
     NETWORKS,
     PhoneOperator,
     read_network_times,
     read_phone_operators,
 )
+from tvm_codl.cost.evaluation.baselines import BASELINES, Amounts, Baseline
+from tvm_codl.cost.evaluation.held_out import LEARNED
+from tvm_codl.cost.evaluation.metrics import Result, Scatter, metrics
 from tvm_codl.cost.folds import folds
 from tvm_codl.cost.learned import learn
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import tvm_codl
-from tvm_codl.cost.evaluation.delegate import Gpu, is_winograd, read_gpus, schedule
+from benchmarks.phones.delegate import Gpu, is_winograd, read_gpus, schedule
+from benchmarks.phones.evaluation import MEASURED, WHOLE, evaluate_phones
+from benchmarks.phones.kernels import describe
+from benchmarks.phones.operators import PhoneOperator, read_phone_operators
 from tvm_codl.cost.evaluation.held_out import LEARNED
 from tvm_codl.cost.evaluation.metrics import Metrics
-from tvm_codl.cost.evaluation.phone_kernels import describe
-from tvm_codl.cost.evaluation.phone_operators import PhoneOperator, read_phone_operators
-from tvm_codl.cost.evaluation.phones import MEASURED, WHOLE, evaluate_phones
 from tvm_codl.errors import UserError
 
 HEADER = "model,op,in_hw,in_channels,out_hw,out_channels,kernel,stride,groups,flops,device,gpu_kernel,latency_ms\n"

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.cost.evaluation.test_phones import PHONES, with_phones
-from tvm_codl.cost.evaluation.board import RK3399, evaluate_board, read_board
+from benchmarks.phones.board import RK3399, evaluate_board, read_board
+from tests.unit.benchmarks.phones.test_evaluation import PHONES, with_phones
 from tvm_codl.cost.evaluation.held_out import LEARNED
 from tvm_codl.errors import UserError
 

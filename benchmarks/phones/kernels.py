@@ -10,9 +10,9 @@ from math import ceil, prod
 
 import numpy as np
 
+from benchmarks.phones.delegate import Gpu, Schedule, schedule
+from benchmarks.phones.operators import CLASSES, PhoneOperator
 from tvm_codl.cost.evaluation.baselines import Amounts
-from tvm_codl.cost.evaluation.delegate import Gpu, Schedule, schedule
-from tvm_codl.cost.evaluation.phone_operators import CLASSES, PhoneOperator
 from tvm_codl.cost.features import Described
 
 _HALF = 2

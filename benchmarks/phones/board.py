@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from benchmarks.phones.operators import read_rows
 from tvm_codl.cost.device import DeviceFacts
 from tvm_codl.cost.evaluation.held_out import hold_out
 from tvm_codl.cost.evaluation.metrics import Result
-from tvm_codl.cost.evaluation.phone_operators import read_rows
 from tvm_codl.cost.samples import UNSURE_SIGMA, Sample
 from tvm_codl.records.workload import Workload
 

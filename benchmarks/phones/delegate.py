@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from tvm_codl.cost.evaluation.phone_operators import PhoneOperator
+from benchmarks.phones.operators import PhoneOperator
 from tvm_codl.errors import UserError
 
 Vendor = Literal["adreno", "mali", "powervr", "apple", "unknown"]
