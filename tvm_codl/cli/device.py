@@ -11,7 +11,7 @@ import click
 
 from tvm_codl.cli.device_forward import forward
 from tvm_codl.cli.device_options import adb_server, in_folder, on_phone, proxy_option, tracker_option
-from tvm_codl.cli.options import FILE, json_option
+from tvm_codl.cli.options import FILE, json_option, soc_option
 from tvm_codl.cli.output import print_json, print_table, talk
 from tvm_codl.errors import CheckFailed, DeviceError, UsageError
 
@@ -210,9 +210,17 @@ def stop(phone: AdbPhone, folder: str, as_json: bool) -> None:
 @proxy_option
 @click.option("--rpc-key", default="", metavar="KEY", help="The key that the phone's server serves there.")
 @click.option("--codl", is_flag=True, help="As one of CoDL's files: four facts of the GPU.")
+@soc_option
 @json_option
 def info(
-    phone: AdbPhone, folder: str, rpc_tracker: str, rpc_proxy: str, rpc_key: str, codl: bool, as_json: bool
+    phone: AdbPhone,
+    folder: str,
+    rpc_tracker: str,
+    rpc_proxy: str,
+    rpc_key: str,
+    codl: bool,
+    soc: Path | None,
+    as_json: bool,
 ) -> None:
     """Print the phone's profile as YAML: cores and clusters, clocks, GPU, limits, memory.
 
@@ -220,8 +228,9 @@ def info(
     """
     from tvm_codl.device.adb.facts import merged, shell_profile, to_yaml
     from tvm_codl.device.adb.server import about
-    from tvm_codl.device.profile import soc_yaml
+    from tvm_codl.device.soc import Soc, read_soc
 
+    facts = read_soc(soc) if soc else Soc()
     profile = shell_profile(phone)
     with contextlib.ExitStack() as stack:
         place = _place(phone, about(phone, folder), rpc_tracker, rpc_proxy, rpc_key, stack)
@@ -229,12 +238,13 @@ def info(
             from tvm_codl.device.connect import connect
 
             profile = merged(profile, stack.enter_context(connect(place)).profile)
+    profile = profile.with_soc(facts)
     if codl:
-        if not soc_yaml(profile):
+        if profile.soc == Soc():
             raise CheckFailed(
                 "nothing of that is known", "no server told it", f"tvm-codl device start --serial {phone.serial}"
             )
-        click.echo(soc_yaml(profile), nl=False)
+        click.echo(profile.soc.to_yaml(), nl=False)
     elif as_json:
         print_json(profile)
     else:

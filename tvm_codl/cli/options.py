@@ -33,6 +33,7 @@ records_option = click.option(
 tuning_records_option = click.option(
     "--tuning-records", type=FILE, help="AutoTVM records to build with, beside the shipped ones."
 )
+soc_option = click.option("--soc", type=FILE, help="GPU facts in CoDL's YAML, in place of what the phone reports.")
 
 
 class ShapeType(click.ParamType[Any]):
@@ -72,6 +73,7 @@ def phone_options(command: Command) -> Command:
         rpc_timeout: float,
         rpc_phones: int,
         local: bool,
+        soc: Path | None,
         **rest: Any,
     ) -> Any:
         if local and (rpc_tracker or rpc_proxy):
@@ -88,15 +90,16 @@ def phone_options(command: Command) -> Command:
 
             place = phone_from_options(rpc_tracker, rpc_proxy, rpc_key)
             if rpc_phones > 1 and isinstance(place, Tracker):
-                with connect_fleet(place, rpc_phones, rpc_timeout, talk) as fleet:
+                with connect_fleet(place, rpc_phones, rpc_timeout, talk, soc) as fleet:
                     yield fleet
             else:
-                with connect(place, timeout_s=rpc_timeout) as phone:
+                with connect(place, timeout_s=rpc_timeout, soc=soc) as phone:
                     yield phone
 
         return command(reach=reach, **rest)
 
     for option in (
+        soc_option,
         click.option(
             "--rpc-phones",
             type=click.IntRange(1),

@@ -7,6 +7,7 @@ import math
 import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import tvm
 from tvm import rpc
@@ -17,6 +18,7 @@ from tvm_codl.device.link import Link
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.device.reference.local import LocalPhone, local_phone
 from tvm_codl.device.same_build import check_same_build
+from tvm_codl.device.soc import Soc, read_soc
 from tvm_codl.device.spec import Direct, Local, Proxy, Spec, Tracker
 from tvm_codl.errors import CodlError, DeviceError, UsageError
 
@@ -47,14 +49,19 @@ class Phone:
         timeout_s: float = CONNECT_S,
         session_s: float = 0.0,
         revive: Callable[[], None] = lambda: None,
+        soc: Soc | None = None,
     ) -> None:
-        """Opens a session.  ``revive`` starts the phone again where it is this process's own and has died.
+        """Opens a session.
+
+        ``revive`` restarts a phone that belongs to this process and has died.  The facts of ``soc`` replace those that
+        the phone reports.
 
         Raises :class:`DeviceError` as :func:`connect` does.
         """
         self.where = f"{type(place).__name__.lower()} {place.host}:{place.port}, key {place.key}"
         self.opened = 0
         self._place, self._timeout_s, self._session_s, self._revive = place, timeout_s, session_s, revive
+        self._soc = soc or Soc()
         self._open()
 
     def _open(self) -> None:
@@ -67,7 +74,7 @@ class Phone:
             link.cut()
             _close(remote)
             raise
-        self.remote, self._link, self.profile = remote, link, profile
+        self.remote, self._link, self.profile = remote, link, profile.with_soc(self._soc)
         self.cpu, self.gpu = remote.cpu(0), remote.device("opencl", 0)
         self.opened += 1
 
@@ -142,19 +149,23 @@ class Phone:
 
 
 @contextlib.contextmanager
-def connect(spec: Spec | None = None, *, timeout_s: float = CONNECT_S, session_s: float = 0.0) -> Iterator[Phone]:
+def connect(
+    spec: Spec | None = None, *, timeout_s: float = CONNECT_S, session_s: float = 0.0, soc: str | Path | None = None
+) -> Iterator[Phone]:
     """A session on the phone that ``spec`` names, by default one on this machine that lives as long as the session.
 
-    The phone ends the session after ``session_s`` seconds (0: never).  Raises :class:`DeviceError` where there is no
-    such phone, where it does not answer within ``timeout_s`` seconds, and where it goes away while the caller's block
-    runs.
+    The phone ends the session after ``session_s`` seconds (0: never).  ``soc`` is a file of GPU facts in CoDL's YAML;
+    they replace what the phone reports.
+
+    Raises :class:`UserError` for a bad ``soc`` file, :class:`DeviceError` where there is no such phone, where it does not
+    answer within ``timeout_s`` seconds, and where it goes away while the caller's block runs.
     """
-    spec = spec or Local()
+    spec, facts = spec or Local(), read_soc(soc) if soc else None
     with contextlib.ExitStack() as stack:
         local: LocalPhone | None = stack.enter_context(local_phone()) if isinstance(spec, Local) else None
         place = local.where if local else spec
         assert not isinstance(place, Local)
-        phone = Phone(place, timeout_s, session_s, local.revive if local else lambda: None)
+        phone = Phone(place, timeout_s, session_s, local.revive if local else lambda: None, facts)
         stack.callback(phone.close)
         with watched(phone.where, phone.alive):
             yield phone

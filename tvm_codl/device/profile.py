@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from tvm_codl.device.power import Power
-from tvm_codl.device.soc import Soc, read_soc
+from tvm_codl.device.soc import Soc
 
 
 class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -83,19 +82,12 @@ class DeviceProfile(msgspec.Struct, frozen=True, omit_defaults=True):
         """The facts under CoDL's names."""
         return Soc(self.global_mem_cache_size, self.compute_units, self.max_work_group, self.kernel_wave_size)
 
-    def with_soc(self, path: str | Path) -> DeviceProfile:
-        """This profile with the facts of one of CoDL's files in place of what the device told.
-
-        Raises :class:`~tvm_codl.errors.UserError` for a file that says something else.
-        """
-        told, file = self.soc, read_soc(path)
-        return msgspec.structs.replace(
-            self,
-            global_mem_cache_size=file.global_mem_cache_size or told.global_mem_cache_size,
-            compute_units=file.compute_units or told.compute_units,
-            max_work_group=file.max_work_group_size or told.max_work_group_size,
-            kernel_wave_size=file.kernel_wave_size or told.kernel_wave_size,
-        )
+    def with_soc(self, soc: Soc) -> DeviceProfile:
+        """This profile with the known facts of ``soc`` in place of what the device reported."""
+        known = {name: value for name in soc.__struct_fields__ if (value := getattr(soc, name))}
+        if "max_work_group_size" in known:
+            known["max_work_group"] = known.pop("max_work_group_size")
+        return msgspec.structs.replace(self, **known)
 
     def to_json(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -104,8 +96,3 @@ class DeviceProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     def from_json(cls, text: str) -> DeviceProfile:
         """Also reads what an older or newer server reports: missing facts are unknown, others are ignored."""
         return msgspec.json.decode(text, type=cls)
-
-
-def soc_yaml(profile: DeviceProfile) -> str:
-    """The facts of a profile as one of CoDL's files; unknown ones are left out."""
-    return profile.soc.to_yaml()

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from tvm_codl.device.connect import CONNECT_S, watched
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.device.shelf import Shelf
+from tvm_codl.device.soc import read_soc
 from tvm_codl.device.spec import Tracker
 from tvm_codl.errors import CodlError, DeviceError
 from tvm_codl.measure.jobs import Event, Job, measured
@@ -106,14 +107,18 @@ class Fleet:
 
 @contextlib.contextmanager
 def connect_fleet(
-    place: Tracker, most: int = 16, timeout_s: float = CONNECT_S, log: Log = lambda _: None
+    place: Tracker,
+    most: int = 16,
+    timeout_s: float = CONNECT_S,
+    log: Log = lambda _: None,
+    soc: str | Path | None = None,
 ) -> Iterator[Fleet]:
     """The phones that serve a key at a tracker, ``most`` at once: what :func:`~tvm_codl.device.connect.connect` is for one.
 
     Raises :class:`DeviceError` where there is no tracker, where none of the phones is free or answers, and where one goes
     away while the caller's block asks it for something.
     """
-    fleet = Fleet(Shelf(place, timeout_s), most, log)
+    fleet = Fleet(Shelf(place, timeout_s, read_soc(soc) if soc else None), most, log)
     try:
         with watched(f"tracker {place.host}:{place.port}, key {place.key}", fleet.alive):
             yield fleet

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import platform as machine
 import shutil
-import struct
 import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
 
 import msgspec
+from elftools.elf.elffile import ELFFile
 
 from tvm_codl.errors import UserError, WorkplaceError
 
@@ -26,7 +26,6 @@ PAGE_BYTES = 16384
 NDK_FOLDERS, NDK_COMPILER = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT"), "TVM_NDK_CC"
 
 _ARM = ("aarch64", "arm64")
-_AARCH64 = 183  # ELF's e_machine
 _PROBE = 'extern "C" float expf(float);\nextern "C" float codl_probe(float x) { return expf(x); }\n'
 _PAGES = f"-Wl,-z,max-page-size={PAGE_BYTES}"
 # Text relocations are refused by Android; a missing symbol is said here, and not by the phone's loader; and no library
@@ -180,11 +179,12 @@ def _tried(cxx: str, options: tuple[str, ...], arch: str) -> str:
                 made.stderr.strip()[-500:] or f"exit code {made.returncode}",
                 " ".join(command[:5]) + " -o libprobe.so probe.cc " + " ".join(options),
             )
-        kind = struct.unpack_from("<H", library.read_bytes(), 18)[0]
-    if arch == "aarch64" and kind != _AARCH64:
+        with library.open("rb") as file:
+            kind = ELFFile(file)["e_machine"]
+    if arch == "aarch64" and kind != "EM_AARCH64":
         raise WorkplaceError(
             f"{cxx} does not compile for arm64",
-            f"its libraries are of ELF machine {kind}, arm64's have {_AARCH64}",
+            f"its libraries are of ELF machine {kind}, arm64's have EM_AARCH64",
             f"name a compiler for arm64, for example {ANDROID_TRIPLE}-clang++",
         )
     return (_spoken([cxx, "--version"]).stdout.splitlines() or ["unknown version"])[0].strip()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tvm_codl.device.adb import facts as adb_facts
 from tvm_codl.device.adb.connection import Listed
 from tvm_codl.device.adb.facts import merged, shell_profile, to_yaml
+from tvm_codl.device.facts_file import parse_facts
 from tvm_codl.device.profile import Cache, Cluster, DeviceProfile
 from tvm_codl.device.soc import Soc
 
@@ -151,4 +152,4 @@ def test_the_server_knows_better_and_the_shell_fills_in() -> None:
     discrete = msgspec.structs.replace(both, memory_kind="discrete", unified_memory=False)
     for profile in (both, discrete):
         assert msgspec.convert(yaml.safe_load(to_yaml(profile)), DeviceProfile) == profile
-    assert Soc.from_yaml(both.soc.to_yaml()) == both.soc
+    assert parse_facts(both.soc.to_yaml(), Soc, "text", "") == both.soc
