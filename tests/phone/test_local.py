@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from tests.phone.servers import gone, wait_until
-from tvm_codl.device.ask_tracker import tracker_summary
 from tvm_codl.device.connect import connect
 from tvm_codl.device.reference.local import local_phone
+from tvm_codl.device.tracker_client import tracker_summary
 from tvm_codl.errors import DeviceError, UserError
 
 CLIENT = """

@@ -78,7 +78,7 @@ def check_library(path: Path, arch: str) -> None:
 def read_linked(path: Path) -> Linked:
     """What the library at ``path`` asks of its loader.  Raises :class:`UserError` where it is no whole shared library."""
     with _opened(path) as (elf, _):
-        tags = [tag for segment in elf.iter_segments("PT_DYNAMIC") for tag in segment.iter_tags()]
+        tags = [tag for segment in elf.iter_segments("PT_DYNAMIC") for tag in segment.iter_tags()]  # type: ignore[attr-defined]
         needed = tuple(str(tag.needed) for tag in tags if tag.entry.d_tag == "DT_NEEDED")
         flags = [tag.entry.d_val for tag in tags if tag.entry.d_tag == "DT_FLAGS"]
         relocations = any(tag.entry.d_tag == "DT_TEXTREL" for tag in tags) or any(
@@ -113,7 +113,7 @@ def _opened(path: Path) -> Iterator[tuple[ELFFile, mmap.mmap]]:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             if data[:6] != _ELF64_LITTLE:
                 raise _refused(path, "is no 64-bit little-endian shared library", f"it begins with {data[:8]!r}")
-            elf = ELFFile(data)
+            elf = ELFFile(data)  # type: ignore[arg-type]
             if elf["e_type"] != "ET_DYN":
                 raise _refused(path, "is no shared library", f"ELF type {elf['e_type']}, a shared library has ET_DYN")
             yield elf, data

@@ -1,4 +1,4 @@
-"""TVM RPC's opening words, from the server's side, with limits on what a stranger may send.
+"""TVM RPC's handshake from the server's side, with limits on what a stranger may send.
 
 Each side sends a magic number and a key with its length; the protocol is described in TVM's ``rpc/server.py``.
 """
@@ -44,8 +44,8 @@ def send_text(conn: socket.socket, text: str) -> None:
     conn.sendall(struct.pack("<i", len(data)) + data)
 
 
-def welcome(conn: socket.socket, key: str, match_key: str) -> float | None:
-    """Answers a client.  Returns its time limit in seconds, if it names one; raises :class:`Refused`."""
+def accept_client(conn: socket.socket, key: str, match_key: str) -> float | None:
+    """Answers a client.  Returns its time limit in seconds, if it sets one; raises :class:`Refused`."""
     conn.settimeout(PATIENCE_S)
     if read_number(conn) != base.RPC_MAGIC:
         raise Refused("not a TVM RPC client")
@@ -56,10 +56,10 @@ def welcome(conn: socket.socket, key: str, match_key: str) -> float | None:
     conn.sendall(struct.pack("<i", base.RPC_CODE_SUCCESS))
     send_text(conn, f"server:{key}")
     conn.setblocking(True)
-    return time_limit(words)
+    return parse_time_limit(words)
 
 
-def time_limit(words: list[str]) -> float | None:
+def parse_time_limit(words: list[str]) -> float | None:
     """The value of ``-timeout=SECONDS`` among a client's words."""
     for word in words:
         if word.startswith("-timeout="):

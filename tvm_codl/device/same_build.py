@@ -1,4 +1,4 @@
-"""Is a phone's native server made from the sources that are installed here?  One of another build fails late and oddly."""
+"""Checks that a phone's native server was built from the sources installed here: another build fails late and obscurely."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from tvm_codl.runtime.server_build import ServerBuild, coexec_id
 
 
 def server_build(remote: Any) -> ServerBuild | None:
-    """What the server of a session says of its build; None where it is no native one (the reference phone runs the
-    sources themselves)."""
+    """The build that the server reports; None for the reference phone, which runs the sources themselves."""
     try:
         ask = remote.get_function("codl.build")
     except AttributeError:
@@ -21,15 +20,15 @@ def server_build(remote: Any) -> ServerBuild | None:
 
 
 def check_same_build(remote: Any, where: str) -> None:
-    """Raises :class:`DeviceError`, which says what to build again, where the server's co-executor or TVM is another."""
-    told = server_build(remote)
-    if told is None or told.coexec == coexec_id():
+    """Raises :class:`DeviceError`, with the command that rebuilds, if the server's co-executor or TVM differs."""
+    build = server_build(remote)
+    if build is None or build.coexec == coexec_id():
         return
-    anew = f"python -m tvm_codl.runtime.server_build {told.platform}   and start that one on the phone: tvm-codl device push"
-    if told.kind == "app":
-        anew = "python -m rpc_apps.android_rpc.build_apk   and: tvm-codl device install"
+    command = f"python -m tvm_codl.runtime.server_build {build.platform}   and start that one on the phone: tvm-codl device push"
+    if build.kind == "app":
+        command = "python -m rpc_apps.android_rpc.build_apk   and: tvm-codl device install"
     raise DeviceError(
-        f"the {told.kind} at {where} was built from another version",
-        f"its co-executor is {told.coexec} (TVM {told.tvm}, {told.platform}), the one installed here {coexec_id()}",
-        anew,
+        f"the {build.kind} at {where} was built from another version",
+        f"its co-executor is {build.coexec} (TVM {build.tvm}, {build.platform}), the one installed here {coexec_id()}",
+        command,
     )

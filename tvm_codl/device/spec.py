@@ -1,4 +1,4 @@
-"""Which phone the user means."""
+"""How a phone is addressed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Local(msgspec.Struct, frozen=True):
-    """The reference phone on this machine, started for the occasion."""
+    """The reference phone on this machine, started on demand."""
 
 
 class Tracker(msgspec.Struct, frozen=True):

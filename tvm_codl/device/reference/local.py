@@ -1,4 +1,4 @@
-"""A tracker and the reference phone on this machine, for as long as the client lives."""
+"""A tracker and the reference phone on this machine, for the lifetime of the client."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tvm_codl.device.ask_tracker import tracker_summary
 from tvm_codl.device.cores import phone_environment
 from tvm_codl.device.reference import serve
 from tvm_codl.device.spec import Tracker
+from tvm_codl.device.tracker_client import tracker_summary
 from tvm_codl.errors import DeviceError
 
 START_S, STOP_S = 60.0, 3.0
 
 
 class LocalPhone:
-    """A tracker and a phone that is registered there; ``where`` says how to reach it."""
+    """A tracker and a phone registered there; ``where`` is the phone's address."""
 
     def __init__(self) -> None:
         """Starts both.  Raises :class:`DeviceError` with the phone's own words if one does not start."""
@@ -41,13 +41,13 @@ class LocalPhone:
                 self.where = Tracker(serve.LOOPBACK, port, f"local-{os.getpid()}-{secrets.token_hex(4)}")
                 self._start_tracker(listener)
             self._start_server()
-            self._until_registered()
+            self._await_registration()
         except BaseException:
             self.stop()
             raise
 
     def revive(self) -> None:
-        """Starts again what has died, at the same place.  Raises :class:`DeviceError` if it does not start."""
+        """Restarts what has died, at the same address.  Raises :class:`DeviceError` if it does not start."""
         if all(process.poll() is None for process in self._processes.values()):
             return
         if self._processes["tracker"].poll() is not None:
@@ -58,7 +58,7 @@ class LocalPhone:
                 raise DeviceError("the local phone's tracker cannot start again", str(error)) from error
         if self._processes["phone"].poll() is not None:
             self._start_server()
-        self._until_registered()
+        self._await_registration()
 
     def stop(self) -> None:
         """Ends both processes and removes their folder."""
@@ -79,11 +79,9 @@ class LocalPhone:
         self._start("tracker", line, (listener.fileno(),))
 
     def _start_server(self) -> None:
-        where = self.where
-        # From port 0 the system picks a free one.
-        line = serve.command(
-            port=0, key=where.key, tracker=f"{where.host}:{where.port}", work_dir=self._folder, parent=os.getpid()
-        )
+        tracker = f"{self.where.host}:{self.where.port}"
+        # Port 0: the system picks a free one.
+        line = serve.command(port=0, key=self.where.key, tracker=tracker, work_dir=self._folder, parent=os.getpid())
         self._start("phone", line)
 
     def _start(self, name: str, line: list[str], keep: tuple[int, ...] = ()) -> None:
@@ -93,18 +91,18 @@ class LocalPhone:
                 line, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file, text=True, pass_fds=keep
             )
 
-    def _words(self, name: str) -> str:
+    def _read_log(self, name: str) -> str:
         words = (self._folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
         return "\n    ".join(words[-6:])
 
-    def _until_registered(self) -> None:
+    def _await_registration(self) -> None:
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             for name, process in self._processes.items():
                 if process.poll() is not None:
                     raise DeviceError(
                         f"the local phone's {name} ended as it started, with code {process.returncode}",
-                        self._words(name),
+                        self._read_log(name),
                         "tvm-codl doctor",
                     )
             with contextlib.suppress(DeviceError):
@@ -112,14 +110,15 @@ class LocalPhone:
                     return
             time.sleep(0.05)
         raise DeviceError(
-            f"the local phone did not register within {START_S:g} s", self._words("phone"), "tvm-codl doctor"
+            f"the local phone did not register within {START_S:g} s", self._read_log("phone"), "tvm-codl doctor"
         )
 
 
 @contextlib.contextmanager
 def local_phone() -> Iterator[LocalPhone]:
-    """A phone of one's own.  Both processes and their folder are gone afterwards, and also end by themselves when this
-    process is killed.  Raises :class:`DeviceError` with the phone's own words if it does not start.
+    """A phone for this process.  Both processes and their folder are gone afterwards, even if this process is killed.
+
+    Raises :class:`DeviceError` with the phone's own words if it does not start.
     """
     phone = LocalPhone()
     try:

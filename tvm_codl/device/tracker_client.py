@@ -1,4 +1,4 @@
-"""What a tracker knows, and a phone from it."""
+"""Asks a tracker for its summary, or for a free phone."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def tracker_summary(host: str, port: int) -> dict[str, tuple[int, int]]:
 def request_phone(host: str, port: int, key: str, timeout_s: float) -> tuple[str, int, str]:
     """The next free phone that serves ``key``: its host, its port and the key that it expects.
 
-    Raises :class:`DeviceError` where none becomes free within ``timeout_s`` seconds; the tracker then forgets the
-    request, so that the phone is not reserved for a client that has left.
+    Raises :class:`DeviceError` where none becomes free within ``timeout_s`` seconds; the tracker then drops the request
+    and reserves no phone for it.
     """
     phone_host, phone_port, match_key = _ask(host, port, [base.TrackerCode.REQUEST, key, "", 1], timeout_s)
     return str(phone_host), int(phone_port), str(match_key)
