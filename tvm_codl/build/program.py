@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,16 +42,6 @@ def _stored_name(flow: Dataflow, processor: str, name: str, value: np.ndarray) -
 def stored_weights(flow: Dataflow, kernels: dict[str, Kernels]) -> dict[str, np.ndarray]:
     """The weights by their names in the program."""
     return {_stored_name(flow, p, n, value): value for p, k in kernels.items() for n, value in k.weights.items()}
-
-
-@dataclass
-class _Crossing:
-    """A range that one region writes and regions of the other processor read."""
-
-    root: int
-    axis: int
-    lo: int
-    hi: int
 
 
 #: A root, the region that writes it (-1: the user's input), and the processor that reads it.
@@ -168,7 +158,7 @@ class _Writer:
         for index, at in lifetimes.place_buffers(order, sizes if len(spaces) > 1 else {}, COMMON_ALIGNMENT).items():
             self.buffers[index]["common"] = at
 
-    def find_crossings(self) -> tuple[dict[_Key, _Crossing], dict[int, list[_Key]]]:
+    def find_crossings(self) -> tuple[dict[_Key, Value], dict[int, list[_Key]]]:
         """The ranges that cross to the other processor, each the hull of all that it reads there; and which of them each
         region reads, the user's end last."""
         flow = self.flow
@@ -178,7 +168,7 @@ class _Writer:
                 writers.setdefault(value.root, []).append((i, value))
         for _, value in flow.inputs:
             writers.setdefault(value.root, []).append((-1, value))
-        crossings: dict[_Key, _Crossing] = {}
+        crossings: dict[_Key, Value] = {}
         needs: dict[int, list[_Key]] = {}
         readers = [(i, r.processor, a.part) for i, r in enumerate(flow.regions) for a in r.inputs]
         readers += [(len(flow.regions), "cpu", a.part) for a in flow.outputs]
@@ -193,14 +183,13 @@ class _Writer:
                 key = part.root, source, processor
                 if source >= 0:
                     needs.setdefault(reader, []).append(key)
-                crossing = crossings.setdefault(key, _Crossing(part.root, axis, *both))
-                crossing.lo, crossing.hi = min(crossing.lo, both[0]), max(crossing.hi, both[1])
+                hull = crossings.get(key, Value(part.root, axis, *both))
+                crossings[key] = replace(hull, lo=min(hull.lo, both[0]), hi=max(hull.hi, both[1]))
         return crossings, needs
 
-    def transfer(self, kind: str, crossing: _Crossing) -> JsonObject:
-        whole = (crossing.lo, crossing.hi) == (0, _extent(self.flow.roots[crossing.root], crossing.axis))
-        part = Value(crossing.root) if whole else Value(crossing.root, crossing.axis, crossing.lo, crossing.hi)
-        return {"do": kind, "view": self.part_view(part)}
+    def transfer(self, kind: str, part: Value) -> JsonObject:
+        whole = (part.lo, part.hi) == (0, _extent(self.flow.roots[part.root], part.axis))
+        return {"do": kind, "view": self.part_view(Value(part.root) if whole else part)}
 
     def write_lists(self) -> int:
         """Fills both lists.  Returns the number of events."""

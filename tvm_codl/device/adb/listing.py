@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
-import struct
 
 import msgspec
 
@@ -68,8 +66,7 @@ def is_waiting_at_proxy(host: str, port: int, key: str) -> bool:
 
     start = f"python -m tvm.exec.rpc_proxy --host {host} --port {port}"
     try:
-        with socket.create_connection((host, port), timeout=handshake.PATIENCE_S) as conn:
-            conn.sendall(struct.pack("<i", base.RPC_MAGIC))
+        with handshake.dial(host, port) as conn:
             handshake.send_text(conn, f"server:{key}")
             conn.settimeout(ANSWER_S)
             try:

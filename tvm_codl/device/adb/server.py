@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-import socket
-import struct
 import time
 from collections.abc import Callable
 from typing import Annotated, Literal
@@ -260,11 +258,7 @@ def _is_rpc_server(phone: AdbPhone, port: int) -> bool:
     from tvm_codl.device import handshake
 
     try:
-        with (
-            forwarded_port(phone, port) as here,
-            socket.create_connection((LOOPBACK, here), timeout=handshake.PATIENCE_S) as conn,
-        ):
-            conn.sendall(struct.pack("<i", base.RPC_MAGIC))
+        with forwarded_port(phone, port) as here, handshake.dial(LOOPBACK, here) as conn:
             handshake.send_text(conn, "client:is anyone there?")
             return handshake.read_number(conn) == base.RPC_CODE_MISMATCH
     except (OSError, handshake.Refused):

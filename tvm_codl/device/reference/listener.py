@@ -83,8 +83,7 @@ class DirectListener:
         """Tells the tracker that this phone is free; False where the tracker cannot be reached."""
         if self.connection is None:
             try:
-                self.connection = socket.create_connection(tracker, timeout=handshake.PATIENCE_S)
-                self.connection.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
+                self.connection = handshake.dial(*tracker, base.RPC_TRACKER_MAGIC)
                 if handshake.read_number(self.connection) != base.RPC_TRACKER_MAGIC:
                     raise Refused("not a TVM RPC tracker")
             except (OSError, Refused) as error:
@@ -133,9 +132,8 @@ class ProxyListener:
                 wait([], RETRY_S)
 
     def _await_client(self, wait: Wait) -> Client:
-        conn = socket.create_connection(self.proxy, timeout=handshake.PATIENCE_S)
+        conn = handshake.dial(*self.proxy)
         try:
-            conn.sendall(struct.pack("<i", base.RPC_MAGIC))
             handshake.send_text(conn, f"server:{self.key}")
             # The proxy answers when a client with this key comes.
             while conn not in wait([conn], PING_S):
