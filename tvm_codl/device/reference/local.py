@@ -27,6 +27,8 @@ START_S, STOP_S = 60.0, 3.0
 class LocalPhone:
     """A tracker and a phone registered there; ``where`` is the phone's address."""
 
+    where: Tracker
+
     def __init__(self) -> None:
         """Starts both.  Raises :class:`DeviceError` with the phone's own words if one does not start."""
         from tvm_codl.runtime import plugin
@@ -36,28 +38,26 @@ class LocalPhone:
         self._processes: dict[str, subprocess.Popen[str]] = {}
         atexit.register(self.stop)
         try:
-            with socket.create_server((serve.LOOPBACK, 0)) as listener:
-                port = int(listener.getsockname()[1])
-                self.where = Tracker(serve.LOOPBACK, port, f"local-{os.getpid()}-{secrets.token_hex(4)}")
-                self._start_tracker(listener)
-            self._start_server()
-            self._await_registration()
+            # Port 0: the system picks a free one.
+            self._start_tracker(0, f"local-{os.getpid()}-{secrets.token_hex(4)}")
+            self.revive()
         except BaseException:
             self.stop()
             raise
 
     def revive(self) -> None:
-        """Restarts what has died, at the same address.  Raises :class:`DeviceError` if it does not start."""
-        if all(process.poll() is None for process in self._processes.values()):
+        """Starts what does not run, at the same address.  Raises :class:`DeviceError` if it does not start."""
+        if all(self._is_running(name) for name in ("tracker", "phone")):
             return
-        if self._processes["tracker"].poll() is not None:
+        if not self._is_running("tracker"):
             try:
-                with socket.create_server((self.where.host, self.where.port)) as listener:
-                    self._start_tracker(listener)
+                self._start_tracker(self.where.port, self.where.key)
             except OSError as error:
                 raise DeviceError("the local phone's tracker cannot start again", str(error)) from error
-        if self._processes["phone"].poll() is not None:
-            self._start_server()
+        if not self._is_running("phone"):
+            tracker = f"{self.where.host}:{self.where.port}"
+            line = serve.command(port=0, key=self.where.key, tracker=tracker, work_dir=self._folder, parent=os.getpid())
+            self._start("phone", line)
         self._await_registration()
 
     def stop(self) -> None:
@@ -74,15 +74,14 @@ class LocalPhone:
         shutil.rmtree(self._folder, ignore_errors=True)
         atexit.unregister(self.stop)
 
-    def _start_tracker(self, listener: socket.socket) -> None:
-        line = [sys.executable, "-m", "tvm_codl.device.reference.tracker", str(listener.fileno()), str(os.getpid())]
-        self._start("tracker", line, (listener.fileno(),))
+    def _is_running(self, name: str) -> bool:
+        return name in self._processes and self._processes[name].poll() is None
 
-    def _start_server(self) -> None:
-        tracker = f"{self.where.host}:{self.where.port}"
-        # Port 0: the system picks a free one.
-        line = serve.command(port=0, key=self.where.key, tracker=tracker, work_dir=self._folder, parent=os.getpid())
-        self._start("phone", line)
+    def _start_tracker(self, port: int, key: str) -> None:
+        with socket.create_server((serve.LOOPBACK, port)) as listener:
+            self.where = Tracker(serve.LOOPBACK, int(listener.getsockname()[1]), key)
+            line = [sys.executable, "-m", "tvm_codl.device.reference.tracker", str(listener.fileno()), str(os.getpid())]
+            self._start("tracker", line, (listener.fileno(),))
 
     def _start(self, name: str, line: list[str], keep: tuple[int, ...] = ()) -> None:
         environment = {**os.environ, **phone_environment()}
