@@ -27,7 +27,7 @@ import numpy as np
 from tvm_codl.api import connect
 from tvm_codl.cli.options import measuring_options
 from tvm_codl.cli.output import print_json, talk
-from tvm_codl.device.cores import halves
+from tvm_codl.device.cores import split_cores
 from tvm_codl.frontend.load import load_model
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.interleave import calm_down
@@ -100,7 +100,7 @@ def one_turn(module: CoModule, seconds: float, cores: tuple[int, ...]) -> dict[s
 
 
 def compare(module: CoModule, rounds: int, seconds: float) -> dict[str, Any]:
-    cores = halves()[0]
+    cores = split_cores()[0]
     turns: dict[str, list[dict[str, Any]]] = {"fixed": [], "adaptive": []}
     calm_down()
     for number in range(rounds):

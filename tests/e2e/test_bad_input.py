@@ -23,7 +23,7 @@ import tvm_codl
 import tvm_codl as codl
 from tests.phone.servers import Server, gone, phone_server, tvm_process, wait_until
 from tests.unit.frontend.onnx_models import save
-from tvm_codl.device.ask_tracker import tracker_summary
+from tvm_codl.device.tracker_client import tracker_summary
 from tvm_codl.plan.files import plan_json
 from tvm_codl.plan.plan import uniform_plan
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tvm.rpc import base
 
-from tvm_codl.device.handshake import Refused, welcome
+from tvm_codl.device.handshake import Refused, accept_client
 from tvm_codl.runtime.platforms import platform
 from tvm_codl.runtime.server_build import SOURCES
 
@@ -49,7 +49,7 @@ def reference(words: bytes) -> str:
         client.sendall(words)
         client.shutdown(socket.SHUT_WR)
         try:
-            return f"text {welcome(server, 'pixel', 'pixel') or 0:.17g}"
+            return f"text {accept_client(server, 'pixel', 'pixel') or 0:.17g}"
         except Refused as error:
             return "unfinished" if "closed" in str(error) else "refused"
 

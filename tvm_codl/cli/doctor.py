@@ -6,7 +6,7 @@ import click
 
 from tvm_codl.cli.options import json_option
 from tvm_codl.cli.output import print_json
-from tvm_codl.device.health import checks
+from tvm_codl.device.health import run_checks
 
 
 @click.command()
@@ -17,7 +17,7 @@ def command(as_json: bool) -> int:
     Exits with 1 if a check fails, with 3 if only the device's part does.
     """
     results = []
-    for result in checks():
+    for result in run_checks():
         results.append(result)
         if not as_json:
             click.echo(f"{'ok  ' if result.ok else 'FAIL'}  {result.name}: {result.found}")

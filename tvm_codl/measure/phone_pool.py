@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from tvm_codl.device.connect import CONNECT_S, watched
+from tvm_codl.device.connect import CONNECT_S, translate_errors
 from tvm_codl.device.profile import DeviceProfile
-from tvm_codl.device.shelf import Shelf
+from tvm_codl.device.soc import read_soc
 from tvm_codl.device.spec import Tracker
+from tvm_codl.device.tracker_phones import TrackerPhones
 from tvm_codl.errors import CodlError, DeviceError
 from tvm_codl.measure.jobs import Event, Job, measure_job
 from tvm_codl.measure.settings import Settings
@@ -38,7 +39,7 @@ MakeWorker = Callable[[Any, Log], Worker]
 
 
 class Phones(Protocol):
-    """Where phones are taken from, as :class:`~tvm_codl.device.shelf.Shelf` does."""
+    """Where phones are taken from, as :class:`~tvm_codl.device.tracker_phones.TrackerPhones` does."""
 
     def take(self) -> Any:
         """A phone that is free, or None.  Raises :class:`DeviceError` where it does not answer."""
@@ -106,16 +107,20 @@ class PhonePool:
 
 @contextlib.contextmanager
 def connect_pool(
-    place: Tracker, most: int = 16, timeout_s: float = CONNECT_S, log: Log = lambda _: None
+    place: Tracker,
+    most: int = 16,
+    timeout_s: float = CONNECT_S,
+    log: Log = lambda _: None,
+    soc: str | Path | None = None,
 ) -> Iterator[PhonePool]:
     """The phones that serve a key at a tracker, ``most`` at once: what :func:`~tvm_codl.device.connect.connect` is for one.
 
     Raises :class:`DeviceError` where there is no tracker, where none of the phones is free or answers, and where one goes
     away while the caller's block asks it for something.
     """
-    pool = PhonePool(Shelf(place, timeout_s), most, log)
+    pool = PhonePool(TrackerPhones(place, timeout_s, read_soc(soc) if soc else None), most, log)
     try:
-        with watched(f"tracker {place.host}:{place.port}, key {place.key}", pool.alive):
+        with translate_errors(f"tracker {place.host}:{place.port}, key {place.key}", pool.alive):
             yield pool
     finally:
         pool.close()

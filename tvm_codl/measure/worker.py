@@ -13,7 +13,7 @@ import tvm
 
 from tvm_codl.build.pool import last_line
 from tvm_codl.device.deadline import Result as Value
-from tvm_codl.device.deadline import TimeUp, within
+from tvm_codl.device.deadline import TimeUp, call_within
 from tvm_codl.errors import CodlError, DeviceError
 from tvm_codl.measure.baseline import Baseline, Verdict
 from tvm_codl.measure.journal import Entry, Journal
@@ -221,7 +221,7 @@ class Worker:
     def _call(self, limit_s: float, work: Callable[[], Value]) -> Value:
         """``work`` on the phone.  Raises :class:`TimeUp`, :class:`_Lost`, and the phone's own errors."""
         try:
-            return within(limit_s, work)
+            return call_within(limit_s, work)
         except TimeUp:
             raise
         except (CodlError, tvm.error.TVMError) as error:

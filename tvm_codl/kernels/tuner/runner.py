@@ -18,7 +18,7 @@ from tvm.autotvm.measure.measure import Runner
 from tvm.autotvm.measure.measure_methods import BuildResult
 
 from tvm_codl.build.pool import last_line
-from tvm_codl.device.deadline import TimeUp, within
+from tvm_codl.device.deadline import TimeUp, call_within
 from tvm_codl.errors import CodlError, DeviceError
 from tvm_codl.kernels.target import is_gpu
 from tvm_codl.kernels.tuner.builder import failed
@@ -233,7 +233,7 @@ class BatchRunner(Runner):
     def _call(self, limit_s: float, work: Callable[[], Any]) -> Any:
         """``work`` on the phone.  Raises :class:`TimeUp`, :class:`_Lost`, and the phone's own errors."""
         try:
-            return within(limit_s, work)
+            return call_within(limit_s, work)
         except TimeUp:
             raise
         except (CodlError, tvm.error.TVMError, OSError) as error:

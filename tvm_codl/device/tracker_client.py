@@ -1,18 +1,15 @@
-"""What a tracker knows, and a phone from it."""
+"""Asks a tracker for its summary, or for a free phone."""
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections import Counter
 from typing import Any
 
 from tvm.rpc import base
 
-from tvm_codl.device.handshake import Refused, read_number
+from tvm_codl.device.handshake import PATIENCE_S, Refused, dial, read_number
 from tvm_codl.errors import DeviceError
-
-PATIENCE_S = 5.0
 
 
 def tracker_summary(host: str, port: int) -> dict[str, tuple[int, int]]:
@@ -28,8 +25,8 @@ def tracker_summary(host: str, port: int) -> dict[str, tuple[int, int]]:
 def request_phone(host: str, port: int, key: str, timeout_s: float) -> tuple[str, int, str]:
     """The next free phone that serves ``key``: its host, its port and the key that it expects.
 
-    Raises :class:`DeviceError` where none becomes free within ``timeout_s`` seconds; the tracker then forgets the
-    request, so that the phone is not reserved for a client that has left.
+    Raises :class:`DeviceError` where none becomes free within ``timeout_s`` seconds; the tracker then drops the request
+    and reserves no phone for it.
     """
     phone_host, phone_port, match_key = _ask(host, port, [base.TrackerCode.REQUEST, key, "", 1], timeout_s)
     return str(phone_host), int(phone_port), str(match_key)
@@ -38,8 +35,7 @@ def request_phone(host: str, port: int, key: str, timeout_s: float) -> tuple[str
 def _ask(host: str, port: int, question: list[object], timeout_s: float) -> Any:
     start = f"start one: python -m tvm.exec.rpc_tracker --host {host} --port {port}"
     try:
-        with socket.create_connection((host, port), timeout=PATIENCE_S) as conn:
-            conn.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
+        with dial(host, port, base.RPC_TRACKER_MAGIC) as conn:
             if read_number(conn) != base.RPC_TRACKER_MAGIC:
                 raise DeviceError(f"{host}:{port} is not a TVM RPC tracker", "it answers with another protocol", start)
             base.sendjson(conn, question)
