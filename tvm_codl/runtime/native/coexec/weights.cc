@@ -9,7 +9,7 @@ using tvm::runtime::NDArray;
 
 namespace {
 
-// What may be asked of shared virtual memory; OpenCL's largest type has this size.
+// The largest alignment of shared virtual memory: the size of OpenCL's largest type.
 constexpr cl_uint kSvmAlignment = 128;
 
 Queue NewQueue(const OpenCLDevice& device) {
@@ -96,7 +96,7 @@ void WeightStore::Write(const Weight& weight, Form form, Copy* copy) {
           "clEnqueueWriteBuffer");
   }
   if (form == Form::kMappable) {
-    // Nobody writes it again, so both may read it while it is mapped.
+    // Nobody writes it again, so both processors may read it while it is mapped.
     copy->address =
         clEnqueueMapBuffer(queue.get(), copy->mem.get(), CL_TRUE, CL_MAP_READ, 0, room, 0, nullptr, nullptr, &status);
     Check(status, "clEnqueueMapBuffer");
@@ -106,7 +106,7 @@ void WeightStore::Write(const Weight& weight, Form form, Copy* copy) {
 void WeightStore::ReadBack(Weight* weight) {
   NDArray host = NDArray::Empty(tvm::runtime::ShapeTuple(weight->shape), weight->dtype, DLDevice{kDLCPU, 0});
   const auto bytes = static_cast<size_t>(weight->bytes);
-  const Copy& copy = weight->copies.begin()->second;  // one there is: the array is only given up for it
+  const Copy& copy = weight->copies.begin()->second;  // exists: the array is freed only after a copy
   if (copy.address != nullptr) {
     std::memcpy(host->data, copy.address, bytes);
   } else if (bytes != 0) {

@@ -1,21 +1,28 @@
-// Which cores a thread may run on, for the length of a scope.
+// Lists of CPU cores, and the cores that a thread may run on within a scope.
 #ifndef TVM_CODL_OPENCL_AFFINITY_H_
 #define TVM_CODL_OPENCL_AFFINITY_H_
 
 #include <sched.h>
 
-#include <optional>
+#include <string>
+#include <vector>
 
 namespace tvm_codl {
 
-// The cores of a comma-separated list ("1" or "2,3"); nothing for null, an empty list and a malformed one.
-std::optional<cpu_set_t> ParseCores(const char* cores);
+// Linux's list format: "0-3,6" is 0, 1, 2, 3, 6.  Empty for malformed text.
+std::vector<int> ParseCores(const std::string& text);
+// The cores named by an environment variable; empty where it is unset or malformed.
+std::vector<int> CoresFromEnvironment(const char* variable);
+
+cpu_set_t ToCpuSet(const std::vector<int>& cores);
+std::vector<int> ToCores(const cpu_set_t& set);
+// The cores that this thread may run on.
+std::vector<int> AllowedCores();
 
 class ScopedAffinity {
  public:
-  // Where ParseCores finds nothing, the affinity is left alone.
-  explicit ScopedAffinity(const char* cores);
-  // Null leaves it alone too.
+  // No cores, or null: the affinity stays as it is.
+  explicit ScopedAffinity(const std::vector<int>& cores);
   explicit ScopedAffinity(const cpu_set_t* cores);
   ~ScopedAffinity();
   ScopedAffinity(const ScopedAffinity&) = delete;
@@ -23,7 +30,7 @@ class ScopedAffinity {
   bool changed() const { return changed_; }
 
  private:
-  void Change(const cpu_set_t& wanted);
+  void Change(const cpu_set_t& cores);
 
   cpu_set_t before_;
   bool changed_ = false;
