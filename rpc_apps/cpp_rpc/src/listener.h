@@ -1,80 +1,81 @@
-// How clients come to this phone: by its own port, with or without a tracker, or through a proxy.
-#ifndef TVM_CODL_SERVER_FRONT_H_
-#define TVM_CODL_SERVER_FRONT_H_
+// How clients reach this phone: on its own port, with or without a tracker, or through a proxy.
+#ifndef TVM_CODL_SERVER_LISTENER_H_
+#define TVM_CODL_SERVER_LISTENER_H_
 
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "opening.h"
+#include "handshake.h"
 #include "socket.h"
-#include "tracker_link.h"
+#include "tracker_client.h"
 
 namespace codl_server {
 
-// One that shook hands.  `limit` is its time limit in seconds; 0: none.
+// A client after its handshake.  `limit` is its time limit in seconds; 0: none.
 struct Client {
   Fd conn;
   std::string peer;
   double limit = 0;
 };
 
-class Front {
+class Listener {
  public:
-  virtual ~Front() = default;
+  virtual ~Listener() = default;
+  // Waits for the next client.
   virtual Client Next(Events* events) = 0;
-  // In a session's process, which must not hold the server's sockets.
-  virtual void Close() = 0;
+  // Closes the server's sockets in a session's process.
+  virtual void Close() {}
 };
 
-class Listening final : public Front {
+class PortListener final : public Listener {
  public:
-  // `tracker` may be missing: then clients bring `key` itself.
-  Listening(Fd listener, std::string key, std::optional<TrackerLink> tracker);
+  // Without a tracker, clients bring `key` itself.
+  PortListener(Fd socket, std::string key, std::optional<TrackerClient> tracker);
   Client Next(Events* events) final;
   void Close() final;
 
  private:
-  // A connection that has not shaken hands yet.
-  struct Stranger {
+  // A connection before the end of its handshake.
+  struct Pending {
     Fd conn;
     std::string peer;
-    Opening opening{Speaker::kClient};
+    Handshake handshake{Peer::kClient};
     Clock::time_point since = Clock::now();
   };
 
-  void OfferAKey(Events* events);
-  void LookAtTheKey(Events* events);
+  void OfferKey(Events* events);
+  void CheckKeyTaken(Events* events);
   void Accept();
-  void DropTheSlow();
-  // The client, once it has said all that it must.
-  std::optional<Client> Hear(Stranger* stranger);
-  Client Welcome(Stranger* stranger);
-  double Nap() const;
+  void DropSlow();
+  // The client, once its handshake is complete.
+  std::optional<Client> Read(Pending* pending);
+  Client Answer(Pending* pending);
+  // Seconds until something is due.
+  double WaitTime() const;
 
-  Fd listener_;
+  Fd socket_;
   std::string key_, match_key_;
-  std::optional<TrackerLink> tracker_;
+  std::optional<TrackerClient> tracker_;
   bool offered_ = false;
-  double taken_ = 0;  // s for which the key has been a client's that has not come
-  Clock::time_point next_look_{};
-  std::vector<std::unique_ptr<Stranger>> strangers_;
+  double taken_ = 0;  // s since a client took the key from the tracker
+  Clock::time_point next_check_{};
+  std::vector<std::unique_ptr<Pending>> pending_;
 };
 
-class Proxied final : public Front {
+class ProxyListener final : public Listener {
  public:
-  Proxied(Address proxy, std::string key) : proxy_(std::move(proxy)), key_(std::move(key)) {}
+  ProxyListener(Address proxy, std::string key) : proxy_(std::move(proxy)), key_(std::move(key)) {}
   Client Next(Events* events) final;
-  void Close() final {}
 
  private:
-  Client Through(Events* events);
+  Client ConnectAndWait(Events* events);
 
   Address proxy_;
-  std::string key_, complaint_;
+  std::string key_, last_error_;  // an error is logged once, not every second
 };
 
 }  // namespace codl_server
 
-#endif  // TVM_CODL_SERVER_FRONT_H_
+#endif  // TVM_CODL_SERVER_LISTENER_H_

@@ -3,51 +3,50 @@
 #include <cerrno>
 #include <cstring>
 
-#include "front.h"
+#include "listener.h"
 #include "log.h"
 
 namespace codl_server {
 
 namespace {
 
-constexpr double kPatience = 5.0;  // s for the rest of an answer that has begun
-constexpr double kRetry = 1.0;     // s between attempts to reach the proxy
-constexpr double kLook = 60.0;
+constexpr double kTimeout = 5.0;  // s to connect, and for the rest of an answer that has begun
+constexpr double kRetry = 1.0;    // s between attempts to connect
+constexpr double kWait = 60.0;
 
 }  // namespace
 
-Client Proxied::Next(Events* events) {
+Client ProxyListener::Next(Events* events) {
   while (true) {
-    std::string complaint;
+    std::string failure;
     try {
-      Client client = Through(events);
-      complaint_.clear();
+      Client client = ConnectAndWait(events);
+      last_error_.clear();
       return client;
     } catch (const SocketError& error) {
-      complaint = error.what();
+      failure = error.what();
     } catch (const Refused& error) {
-      complaint = error.what();
+      failure = error.what();
     }
-    if (complaint != complaint_) Say("proxy " + proxy_.text() + ": " + complaint + "; trying again");
-    complaint_ = complaint;
+    if (failure != last_error_) Log("proxy " + proxy_.text() + ": " + failure + "; trying again");
+    last_error_ = failure;
     events->Sleep(kRetry);
   }
 }
 
-Client Proxied::Through(Events* events) {
+Client ProxyListener::ConnectAndWait(Events* events) {
   Client client;
-  client.conn = Dial(events, proxy_, kPatience);
+  client.conn = Dial(events, proxy_, kTimeout);
   const int fd = client.conn.get();
-  NoticeSilence(fd);
-  SendAll(events, fd, Number(kMagic) + Text("server:" + key_), kPatience);
-  // The proxy answers when a client with this key comes, be it tomorrow.
-  while (!events->Wait(fd, POLLIN, kLook)) continue;
-  Opening opening(Speaker::kProxy);
-  const Clock::time_point deadline = In(kPatience);
-  while (opening.wanted() != 0) {
-    opening.Take(ReadExactly(events, fd, opening.wanted(), SecondsUntil(deadline)));
+  SendAll(events, fd, Number(kMagic) + Text("server:" + key_), kTimeout);
+  // The proxy answers when a client with this key comes, however late.
+  while (!events->Wait(fd, POLLIN, kWait)) continue;
+  Handshake handshake(Peer::kProxy);
+  const Clock::time_point deadline = In(kTimeout);
+  while (handshake.wanted() != 0) {
+    handshake.Take(ReadExactly(events, fd, handshake.wanted(), SecondsUntil(deadline)));
   }
-  client.limit = TimeLimit(opening.text());
+  client.limit = TimeLimit(handshake.text());
   client.peer = proxy_.text() + " (proxy)";
   return client;
 }
