@@ -144,7 +144,7 @@ JsonArray CachesJson() {
       const uint64_t level = NumberAt(cache + "/level"), size = SizeIn(Read(cache + "/size"));
       std::string kind = Read(cache + "/type");
       std::transform(kind.begin(), kind.end(), kind.begin(), [](unsigned char c) { return std::tolower(c); });
-      std::vector<int> shared = tvm_codl::ParseCores(Read(cache + "/shared_cpu_list"));
+      std::vector<int> shared = tvm_codl::ToCores(tvm_codl::ParseCores(Read(cache + "/shared_cpu_list").c_str()));
       if (shared.empty()) shared = {core};
       if (level != 0 && size != 0) caches.emplace(level, kind, std::move(shared), size);
     }
@@ -189,9 +189,9 @@ std::string CpuName() {
 }
 
 JsonObject CpuFacts() {
-  const std::vector<int> chosen = tvm_codl::CoresFromEnvironment("CODL_CPU_CORES");
+  const cpu_set_t chosen = tvm_codl::ParseCores(std::getenv("CODL_CPU_CORES"));
   return {{"cpu_name", Json(CpuName())},
-          {"cpu_cores", Json(chosen.empty() ? tvm_codl::AllowedCores() : chosen)},
+          {"cpu_cores", Json(tvm_codl::ToCores(CPU_COUNT(&chosen) == 0 ? tvm_codl::AllowedCores() : chosen))},
           {"cpu_target", Json(CpuTarget())},
           {"clusters", Json(ClustersJson())},
           {"caches", Json(CachesJson())}};

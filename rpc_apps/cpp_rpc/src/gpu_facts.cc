@@ -1,6 +1,8 @@
 // The GPU's facts, from OpenCL; the same queries as tvm_codl/device/facts.py makes.
 #include <opencl_common.h>
 
+#include <cstdlib>
+
 #include "facts.h"
 #include "log.h"
 #include "opencl/affinity.h"
@@ -61,6 +63,7 @@ JsonObject DeviceFacts(cl_context context, cl_device_id device) {
   const std::string extensions = " " + GetText(device, CL_DEVICE_EXTENSIONS) + " ";
   const bool adreno = name.find("Adreno") != std::string::npos;
   const bool on_cpu = (number(CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
+  const cpu_set_t cores = on_cpu ? tvm_codl::ParseCores(std::getenv("CODL_GPU_CORES")) : cpu_set_t{};
   const bool unified = number(CL_DEVICE_HOST_UNIFIED_MEMORY) != 0;
   const bool svm = (number(CL_DEVICE_SVM_CAPABILITIES) & CL_DEVICE_SVM_FINE_GRAIN_BUFFER) != 0;
   const bool images = number(CL_DEVICE_IMAGE_SUPPORT) != 0;
@@ -70,7 +73,7 @@ JsonObject DeviceFacts(cl_context context, cl_device_id device) {
       {"gpu_name", Json(name)},
       {"gpu_target", Json(adreno ? "opencl -device=adreno" : "opencl -device=mali")},
       {"gpu_version", Json(GetText(device, CL_DEVICE_VERSION))},
-      {"gpu_cores", Json(on_cpu ? tvm_codl::CoresFromEnvironment("CODL_GPU_CORES") : std::vector<int>())},
+      {"gpu_cores", Json(tvm_codl::ToCores(cores))},
       {"compute_units", Json(number(CL_DEVICE_MAX_COMPUTE_UNITS))},
       {"max_work_group", Json(number(CL_DEVICE_MAX_WORK_GROUP_SIZE))},
       {"local_memory", Json(number(CL_DEVICE_LOCAL_MEM_SIZE))},

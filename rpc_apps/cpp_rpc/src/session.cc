@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "log.h"
@@ -84,7 +85,8 @@ void PreferForOomKill() {
     PreferForOomKill();
     if (limits.memory_bytes != 0) LimitMemory(limits.memory_bytes);
     // For good: the process ends with _exit.
-    [[maybe_unused]] const auto* cores = new tvm_codl::ScopedAffinity(tvm_codl::CoresFromEnvironment("CODL_CPU_CORES"));
+    [[maybe_unused]] const auto* cores =
+        new tvm_codl::ScopedAffinity(tvm_codl::ParseCores(std::getenv("CODL_CPU_CORES")));
     fs::create_directories(folder);
     fs::permissions(folder, fs::perms::owner_all);
     fs::current_path(folder);

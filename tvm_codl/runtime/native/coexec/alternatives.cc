@@ -81,7 +81,7 @@ void Alternatives::MakeMetronome(const std::vector<int>& cores) {
   if (std::find(states_.begin(), states_.end(), State::kCpuBusy) == states_.end()) return;
   ReturnToCpu();
   metronome_.reset();
-  metronome_ = std::make_unique<Metronome>(cores.empty() ? AllowedCores() : ToCores(ToCpuSet(cores)));
+  metronome_ = std::make_unique<Metronome>(ToCores(cores.empty() ? AllowedCores() : ToCpuSet(cores)));
 }
 
 void Alternatives::SpinUs(int us) {

@@ -69,8 +69,8 @@ void CpuThreads::Choose(int threads, const std::vector<int>& cores) {
   wanted.cores_ = ToCpuSet(cores);
   if (wanted.pinned_) {
     // The kernel leaves out the cores that this process may not use, and refuses where none is left.
-    const ScopedAffinity trial(&wanted.cores_);
-    const cpu_set_t given = ToCpuSet(trial.changed() ? AllowedCores() : std::vector<int>());
+    const ScopedAffinity trial(wanted.cores_);
+    const cpu_set_t given = trial.changed() ? AllowedCores() : ToCpuSet({});
     for (int core : cores) {
       if (!CPU_ISSET(static_cast<size_t>(core), &given)) {
         throw std::runtime_error("core " + std::to_string(core) + " is not there, or not for this process");
@@ -109,10 +109,10 @@ void CpuThreads::Apply() const {
   }
 }
 
-const cpu_set_t* CpuThreads::Claim(bool roams) const {
+const cpu_set_t& CpuThreads::Claim(bool roams) const {
   if (!roams) ReturnToCpu();
   Apply();
-  return pinned_ ? &cores_ : nullptr;
+  return cores_;
 }
 
 CpuThreads::Scope::Scope(const CpuThreads& chosen, bool roams) : own_(chosen.Claim(roams)) {}

@@ -36,7 +36,8 @@ class CpuThreads {
  private:
   bool Same(const CpuThreads& other) const;
   void Apply() const;
-  const cpu_set_t* Claim(bool roams) const;
+  // The cores of the calling thread, after the pool works as chosen; empty if none were chosen.
+  const cpu_set_t& Claim(bool roams) const;
 
   int threads_ = 0;
   bool pinned_ = false;

@@ -1,5 +1,7 @@
 #include "roaming.h"
 
+#include <cstdlib>
+
 #include "../opencl/affinity.h"
 
 namespace tvm_codl {
@@ -12,10 +14,9 @@ thread_local cpu_set_t home, wide;
 }  // namespace
 
 void LeaveCpu() {
-  static const std::vector<int> gpu_cores = CoresFromEnvironment("CODL_GPU_CORES");
-  static const cpu_set_t gpu_set = ToCpuSet(gpu_cores);
-  if (away || gpu_cores.empty() || sched_getaffinity(0, sizeof(home), &home) != 0) return;
-  CPU_OR(&wide, &home, &gpu_set);
+  static const cpu_set_t gpu_cores = ParseCores(std::getenv("CODL_GPU_CORES"));
+  if (away || CPU_COUNT(&gpu_cores) == 0 || sched_getaffinity(0, sizeof(home), &home) != 0) return;
+  CPU_OR(&wide, &home, &gpu_cores);
   away = sched_setaffinity(0, sizeof(wide), &wide) == 0;
 }
 

@@ -9,16 +9,6 @@ using tvm::runtime::NDArray;
 
 namespace {
 
-// The largest alignment of shared virtual memory: the size of OpenCL's largest type.
-constexpr cl_uint kSvmAlignment = 128;
-
-Queue NewQueue(const OpenCLDevice& device) {
-  cl_int status = CL_SUCCESS;
-  Queue queue(clCreateCommandQueue(device.context, device.device, 0, &status));
-  Check(status, "clCreateCommandQueue");
-  return queue;
-}
-
 // OpenCL has no empty buffers.
 size_t Room(int64_t bytes) { return static_cast<size_t>(std::max<int64_t>(bytes, 1)); }
 
@@ -81,8 +71,7 @@ void WeightStore::Write(const Weight& weight, Form form, Copy* copy) {
   const size_t room = Room(weight.bytes);
   const auto bytes = static_cast<size_t>(weight.bytes);
   if (form == Form::kSvm) {
-    copy->address = clSVMAlloc(device.context, CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER, room, kSvmAlignment);
-    if (copy->address == nullptr) throw std::runtime_error("no shared memory for " + std::to_string(room) + " bytes");
+    copy->address = AllocateSvm(device.context, room);
     std::memcpy(copy->address, weight.host->data, bytes);
     return;
   }
@@ -90,7 +79,7 @@ void WeightStore::Write(const Weight& weight, Form form, Copy* copy) {
   const cl_mem_flags flags = CL_MEM_READ_WRITE | (form == Form::kMappable ? CL_MEM_ALLOC_HOST_PTR : 0);
   copy->mem.reset(clCreateBuffer(device.context, flags, room, nullptr, &status));
   Check(status, "clCreateBuffer");
-  const Queue queue = NewQueue(device);
+  const Queue queue = NewQueue(device.context, device.device);
   if (bytes != 0) {
     Check(clEnqueueWriteBuffer(queue.get(), copy->mem.get(), CL_TRUE, 0, bytes, weight.host->data, 0, nullptr, nullptr),
           "clEnqueueWriteBuffer");
@@ -110,7 +99,7 @@ void WeightStore::ReadBack(Weight* weight) {
   if (copy.address != nullptr) {
     std::memcpy(host->data, copy.address, bytes);
   } else if (bytes != 0) {
-    const Queue queue = NewQueue(copy.device);
+    const Queue queue = NewQueue(copy.device.context, copy.device.device);
     Check(clEnqueueReadBuffer(queue.get(), copy.mem.get(), CL_TRUE, 0, bytes, host->data, 0, nullptr, nullptr),
           "clEnqueueReadBuffer");
   }

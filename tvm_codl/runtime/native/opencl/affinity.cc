@@ -4,28 +4,23 @@
 
 namespace tvm_codl {
 
-std::vector<int> ParseCores(const std::string& text) {
-  std::vector<int> cores;
-  for (const char* at = text.c_str(); *at != '\0';) {
+cpu_set_t ParseCores(const char* text) {
+  cpu_set_t cores = ToCpuSet({});
+  while (text != nullptr && *text != '\0') {
     char* end = nullptr;
-    const long first = std::strtol(at, &end, 10);
-    if (end == at) return {};
+    const long first = std::strtol(text, &end, 10);
+    bool number = end != text;
     long last = first;
-    if (*end == '-') {
-      at = end + 1;
-      last = std::strtol(at, &end, 10);
-      if (end == at) return {};
+    if (number && *end == '-') {
+      text = end + 1;
+      last = std::strtol(text, &end, 10);
+      number = end != text;
     }
-    if (first < 0 || last >= CPU_SETSIZE || (*end != ',' && *end != '\0')) return {};
-    for (long core = first; core <= last; ++core) cores.push_back(static_cast<int>(core));
-    at = *end == ',' ? end + 1 : end;
+    if (!number || first < 0 || last >= CPU_SETSIZE || (*end != ',' && *end != '\0')) return ToCpuSet({});
+    for (long core = first; core <= last; ++core) CPU_SET(static_cast<size_t>(core), &cores);
+    text = *end == ',' ? end + 1 : end;
   }
   return cores;
-}
-
-std::vector<int> CoresFromEnvironment(const char* variable) {
-  const char* text = std::getenv(variable);
-  return ParseCores(text == nullptr ? "" : text);
 }
 
 cpu_set_t ToCpuSet(const std::vector<int>& cores) {
@@ -43,22 +38,14 @@ std::vector<int> ToCores(const cpu_set_t& set) {
   return cores;
 }
 
-std::vector<int> AllowedCores() {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return {};
-  return ToCores(allowed);
+cpu_set_t AllowedCores() {
+  cpu_set_t allowed = ToCpuSet({});
+  sched_getaffinity(0, sizeof(allowed), &allowed);
+  return allowed;
 }
 
-ScopedAffinity::ScopedAffinity(const std::vector<int>& cores) {
-  if (!cores.empty()) Change(ToCpuSet(cores));
-}
-
-ScopedAffinity::ScopedAffinity(const cpu_set_t* cores) {
-  if (cores != nullptr) Change(*cores);
-}
-
-void ScopedAffinity::Change(const cpu_set_t& cores) {
-  if (sched_getaffinity(0, sizeof(before_), &before_) != 0) return;
+ScopedAffinity::ScopedAffinity(const cpu_set_t& cores) {
+  if (CPU_COUNT(&cores) == 0 || sched_getaffinity(0, sizeof(before_), &before_) != 0) return;
   changed_ = sched_setaffinity(0, sizeof(cores), &cores) == 0;
 }
 

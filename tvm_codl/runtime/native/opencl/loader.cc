@@ -13,7 +13,6 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include "affinity.h"
 #include "kernel_names.h"
@@ -46,10 +45,10 @@ std::once_flag pin_once;
 tvm_codl::ScopedAffinity* pinned = nullptr;
 void PinDriver() {
   std::call_once(pin_once, [] {
-    const std::vector<int> cores = tvm_codl::CoresFromEnvironment("CODL_GPU_CORES");
-    if (cores.empty()) return;
+    const cpu_set_t cores = tvm_codl::ParseCores(std::getenv("CODL_GPU_CORES"));
+    if (CPU_COUNT(&cores) == 0) return;
     // Otherwise PoCL starts a worker for every core of the machine, and they crowd on these.
-    setenv("POCL_MAX_PTHREAD_COUNT", std::to_string(cores.size()).c_str(), 0);
+    setenv("POCL_MAX_PTHREAD_COUNT", std::to_string(CPU_COUNT(&cores)).c_str(), 0);
     pinned = new tvm_codl::ScopedAffinity(cores);
   });
 }
