@@ -24,7 +24,7 @@ OPTIONS = ("-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The fuzzer with our own driver, under AddressSanitizer and UBSan where the compiler has them."""
     program = tmp_path_factory.mktemp("fuzz") / "fuzz"
-    sources = [SOURCES / "src" / name for name in ("opening.cc", "packets.cc")]
+    sources = [SOURCES / "src" / name for name in ("handshake.cc", "packets.cc")]
     sources += sorted((SOURCES / "fuzz").glob("*.cc"))
     line = [platform("host").cxx, *OPTIONS, *map(str, sources), "-o", str(program)]
     sanitized = [*line, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]

@@ -146,7 +146,7 @@ def test_a_defect_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -
 def test_doctor(
     results: list[Check], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(doctor, "checks", lambda: iter(results))
+    monkeypatch.setattr(doctor, "run_checks", lambda: iter(results))
     assert run(["doctor"]) == code
     text = capsys.readouterr().out
     assert text.count("FAIL") == sum(not r.ok for r in results)

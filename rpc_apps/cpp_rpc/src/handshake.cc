@@ -1,4 +1,4 @@
-#include "opening.h"
+#include "handshake.h"
 
 #include <cmath>
 #include <cstdlib>
@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kSpace = " \t\r\n\v\f";
 constexpr size_t kLongestShown = 64;
 
-// Takes the next word off the front; empty when there is none.
+// Removes the first word; empty if there is none.
 std::string_view NextWord(std::string_view* words) {
   const size_t begin = words->find_first_not_of(kSpace);
   if (begin == std::string_view::npos) return {};
@@ -20,22 +20,22 @@ std::string_view NextWord(std::string_view* words) {
   return word;
 }
 
-void CheckNumber(int32_t number, Speaker speaker) {
+void CheckNumber(int32_t number, Peer peer) {
   if (number == kMagic) return;
-  if (speaker == Speaker::kClient) throw Refused("not a TVM RPC client");
+  if (peer == Peer::kClient) throw Refused("not a TVM RPC client");
   if (number == kDuplicate) throw Refused("another phone already serves this key");
   throw Refused("not a TVM RPC proxy, or it dropped this phone");
 }
 
 }  // namespace
 
-void Opening::Take(std::string_view bytes) {
+void Handshake::Take(std::string_view bytes) {
   if (bytes.size() > wanted()) throw std::logic_error("more bytes than wanted");
   part_.append(bytes);
   if (wanted() != 0 || stage_ == Stage::kText) return;
   const int32_t number = NumberIn(part_);
   if (stage_ == Stage::kNumber) {
-    CheckNumber(number, speaker_);
+    CheckNumber(number, peer_);
     stage_ = Stage::kLength;
   } else {
     if (number <= 0 || number > kLongestText) throw Refused("a key of " + std::to_string(number) + " bytes");

@@ -18,34 +18,34 @@ import org.junit.After;
 import org.junit.Before;
 import org.junit.Test;
 
-/** Handshakes on real sockets; what a peer sends waits in its socket until the entrance takes it. */
-public final class EntranceTest {
+/** Handshakes on real sockets; what a peer sends waits in its socket until the port accepts it. */
+public final class ServerPortTest {
     private static final String SECRET = "pixel:1f";
 
     /** For what comes at once. */
     private static final int WAIT_MS = 30000;
 
-    private Entrance entrance;
+    private ServerPort port;
 
     @Before
     public void open() throws IOException {
-        entrance = new Entrance(InetAddress.getLoopbackAddress(), 0, 1, "pixel");
+        port = new ServerPort(InetAddress.getLoopbackAddress(), 0, 1, "pixel");
     }
 
     @After
     public void close() throws IOException {
-        entrance.close();
+        port.close();
     }
 
     private Socket peer(byte[] words) throws IOException {
-        Socket socket = new Socket(InetAddress.getLoopbackAddress(), entrance.port());
+        Socket socket = new Socket(InetAddress.getLoopbackAddress(), port.number());
         socket.setSoTimeout(WAIT_MS);
         socket.getOutputStream().write(words);
         return socket;
     }
 
     private Client next() throws IOException {
-        return entrance.next(SECRET, WAIT_MS);
+        return port.accept(SECRET, WAIT_MS);
     }
 
     private static byte[] numbers(int... numbers) {
@@ -59,7 +59,7 @@ public final class EntranceTest {
     private static byte[] greeting(String words) throws IOException {
         byte[] bytes = words.getBytes(StandardCharsets.UTF_8);
         ByteArrayOutputStream whole = new ByteArrayOutputStream();
-        whole.write(numbers(Wire.MAGIC, bytes.length));
+        whole.write(numbers(Connection.MAGIC, bytes.length));
         whole.write(bytes);
         return whole.toByteArray();
     }
@@ -82,9 +82,9 @@ public final class EntranceTest {
             try (Socket served = client.socket) {
                 assertEquals(askedSeconds, client.askedSeconds, 0);
                 assertEquals("the session has its own time limit", 0, served.getSoTimeout());
-                Wire wire = new Wire(socket);
-                assertEquals(Wire.MAGIC, wire.number());
-                assertEquals("server:pixel", wire.text(Wire.LONGEST_GREETING));
+                Connection peer = new Connection(socket);
+                assertEquals(Connection.MAGIC, peer.readNumber());
+                assertEquals("server:pixel", peer.readText(Connection.LONGEST_GREETING));
             }
         }
     }
@@ -103,7 +103,7 @@ public final class EntranceTest {
         for (String words : others) {
             try (Socket stranger = peer(greeting(words))) {
                 assertNull(next());
-                assertEquals(Wire.MISMATCH, new Wire(stranger).number());
+                assertEquals(Connection.MISMATCH, new Connection(stranger).readNumber());
                 closed(stranger);
             }
         }
@@ -113,10 +113,10 @@ public final class EntranceTest {
     @Test
     public void whatIsNotTvmsIsClosedWithoutAWord() throws IOException {
         int[][] others = {
-            {Wire.MAGIC + 7, 0},
-            {Wire.MAGIC, -1},
-            {Wire.MAGIC, Wire.LONGEST_GREETING + 1},
-            {Wire.MAGIC, Integer.MAX_VALUE}
+            {Connection.MAGIC + 7, 0},
+            {Connection.MAGIC, -1},
+            {Connection.MAGIC, Connection.LONGEST_GREETING + 1},
+            {Connection.MAGIC, Integer.MAX_VALUE}
         };
         for (int[] words : others) {
             try (Socket stranger = peer(numbers(words))) {
@@ -124,13 +124,13 @@ public final class EntranceTest {
                 closed(stranger);
             }
         }
-        try (Socket gone = peer(numbers(Wire.MAGIC))) {
+        try (Socket gone = peer(numbers(Connection.MAGIC))) {
             gone.shutdownOutput();
             assertNull(next());
             closed(gone);
         }
         StringBuilder longest = new StringBuilder("client:" + SECRET);
-        while (longest.length() < Wire.LONGEST_GREETING) {
+        while (longest.length() < Connection.LONGEST_GREETING) {
             longest.append(' ');
         }
         welcomed(longest.toString(), 0);
@@ -139,12 +139,12 @@ public final class EntranceTest {
     /** Each byte comes in time, and all of them would not for many seconds: the limit is for the whole handshake. */
     @Test
     public void aGreetingInDropsIsCutOff() throws Exception {
-        entrance.patienceMs = 200;
+        port.timeoutMs = 200;
         final AtomicInteger dropped = new AtomicInteger();
-        try (Socket stranger = peer(numbers(Wire.MAGIC, Wire.LONGEST_GREETING))) {
+        try (Socket stranger = peer(numbers(Connection.MAGIC, Connection.LONGEST_GREETING))) {
             Thread drops = new Thread(() -> {
                 try {
-                    while (dropped.get() < Wire.LONGEST_GREETING) {
+                    while (dropped.get() < Connection.LONGEST_GREETING) {
                         Thread.sleep(20);
                         stranger.getOutputStream().write('x');
                         dropped.incrementAndGet();
@@ -155,11 +155,11 @@ public final class EntranceTest {
             });
             drops.start();
             assertNull(next());
-            assertTrue(dropped + " bytes came", dropped.get() < Wire.LONGEST_GREETING);
+            assertTrue(dropped + " bytes came", dropped.get() < Connection.LONGEST_GREETING);
             drops.interrupt();
             drops.join();
         }
-        entrance.patienceMs = WAIT_MS;
+        port.timeoutMs = WAIT_MS;
         welcomed("client:" + SECRET, 0);
     }
 }

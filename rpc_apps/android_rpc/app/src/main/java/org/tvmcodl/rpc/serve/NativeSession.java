@@ -6,20 +6,20 @@ import org.apache.tvm.Module;
 import org.apache.tvm.TVMValue;
 
 /**
- * TVM's server loop on a socket's descriptor.
+ * TVM's server loop in native code, on a socket's descriptor.
  *
  * <p>tvm4j's own loop calls back into Java for every piece that is sent, and JNI keeps a reference to each until the
- * session ends: Android 7 allows 512 of them.  The loop that is given a descriptor never leaves native code.
+ * session ends: Android 7 allows 512 of them.
  */
-final class ClientLoop {
-    /** The session of rpc_apps/cpp_rpc, which the app's library has and a plain TVM lacks. */
+final class NativeSession {
+    /** The session of rpc_apps/cpp_rpc: in the app's library, and not in a plain TVM. */
     private static final String SESSION = "codl.serve_session";
 
     private static final String LOOP = "rpc.ServerLoop";
 
-    private ClientLoop() {}
+    private NativeSession() {}
 
-    /** Loads tvm4j's native library.  Throws an {@link Error} where there is none. */
+    /** Loads tvm4j's native library.  Throws an {@link Error} if there is none. */
     static void load() {
         try {
             if (Function.getFunction(LOOP) == null) {
@@ -35,8 +35,8 @@ final class ClientLoop {
     }
 
     /**
-     * Returns when the client leaves; TVM has closed the descriptor then.  What the client uploads lies in {@code
-     * folder}.  Throws {@link RuntimeException} where the client breaks off in the middle of a message.
+     * Returns when the client leaves, with the descriptor closed.  The client's uploads go to {@code folder}.  Throws
+     * {@link RuntimeException} if the client breaks off in the middle of a message.
      */
     static void serve(int descriptor, final File folder) {
         Function session = Function.getFunction(SESSION);
