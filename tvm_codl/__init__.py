@@ -23,14 +23,14 @@ os.environ.setdefault("TVM_NUM_THREADS", "1")
 
 _NAMES = {
     "load_model": "frontend.load",
-    "LoadedModel": "frontend.model",
+    "LoadedModel": "relay.model",
     "connect": "device.connect",
     "connect_fleet": "measure.phone_pool",
     "Phone": "device.connect",
     "Proxy": "device.spec",
     "Tracker": "device.spec",
     "DeviceProfile": "device.profile",
-    "prepare": "relay.prepared",
+    "prepare": "relay.pipeline",
     "make_plan": "measure.workflow",
     "make_adaptive": "measure.workflow",
     "tune": "measure.tuning",

@@ -27,7 +27,7 @@ from tvm_codl.measure.session import Session
 from tvm_codl.measure.settings import Settings
 from tvm_codl.plan.plan import Placement
 from tvm_codl.records.store import RecordStore
-from tvm_codl.relay.extract import extract
+from tvm_codl.relay.pipeline import extract
 
 #: Many samples, so that a session lasts long enough to be killed in the middle; and no alarm for drift, whoever else runs
 #: on this machine, so that each candidate is measured once.

@@ -28,8 +28,8 @@ ALLOWED: dict[str, set[str]] = {
     "cost": {"errors", "graph", "records", "kernels"},
     "plan": {"errors", "graph", "records", "cost"},
     "report": {"errors", "cost"},
-    "frontend": {"errors", "paths"},
-    "relay": {"errors", "graph", "plan", "frontend"},
+    "relay": {"errors", "graph", "plan"},
+    "frontend": {"errors", "paths", "relay"},
     "measure": {
         *("errors", "paths", "graph", "records", "runtime", "device", "build", "kernels", "cost", "plan", "report"),
         *("frontend", "relay"),

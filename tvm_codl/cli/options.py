@@ -15,10 +15,10 @@ from tvm_codl.errors import UsageError
 
 if TYPE_CHECKING:
     from tvm_codl.device.connect import Phone
-    from tvm_codl.frontend.model import LoadedModel
     from tvm_codl.measure.phone_pool import Fleet
     from tvm_codl.measure.workflow import Prepared
     from tvm_codl.plan.plan import Plan
+    from tvm_codl.relay.model import LoadedModel
 
 Command = Callable[..., Any]
 SHAPE = re.compile(r"(?P<name>.+?)[:=]\[?(?P<sizes>\d+(?:,\d+)*)\]?")

@@ -12,11 +12,10 @@ from tvm import relay
 
 from tvm_codl.errors import CodlError, UserError
 from tvm_codl.frontend import zoo
-from tvm_codl.frontend.layout import to_nhwc
-from tvm_codl.frontend.model import LoadedModel, Model, Shape
 from tvm_codl.frontend.onnx_constants import prepare_constants
 from tvm_codl.frontend.onnx_file import CHECK, input_dtype, input_shapes, read_onnx, real_inputs
-from tvm_codl.frontend.simplify import simplify
+from tvm_codl.relay.model import LoadedModel, Model, Shape
+from tvm_codl.relay.pipeline import simplify
 
 ZOO_PREFIX = "zoo:"
 
@@ -58,7 +57,7 @@ def _import(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path: Path) -> 
         # freeze_params=True folds every weight by compiling a kernel for it, several times slower than binding.
         module, weights = relay.frontend.from_onnx(proto, shape=dict(shapes), freeze_params=False)
         module["main"] = relay.build_module.bind_params_by_name(module["main"], weights)
-        return to_nhwc(simplify(relay.transform.InferType()(module)))
+        return simplify(module)
     except CodlError:
         raise
     except tvm.error.OpNotImplemented as error:

@@ -16,7 +16,7 @@ from google.protobuf.message import EncodeError
 from onnx import helper, numpy_helper
 
 from tvm_codl.errors import UserError
-from tvm_codl.frontend.model import Shape
+from tvm_codl.relay.model import Shape
 
 #: What has no more elements and is one of these may say how a tensor is shaped.
 MOST = 1024

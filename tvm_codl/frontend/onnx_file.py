@@ -10,7 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from tvm_codl.errors import UserError
-from tvm_codl.frontend.model import Shape
+from tvm_codl.relay.model import Shape
 
 CHECK = "python -c 'import onnx, sys; onnx.checker.check_model(sys.argv[1])' {}"
 SAMPLE = 224  # stands for an unknown height or width in the --shape option that an error proposes

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnxruntime
 
-from tvm_codl.frontend.model import LoadedModel
+from tvm_codl.relay.model import LoadedModel
 
 
 def reference_outputs(model: LoadedModel, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:

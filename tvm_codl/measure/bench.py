@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 
 from tvm_codl.errors import CheckFailed, UserError
-from tvm_codl.frontend.model import LoadedModel
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.graph.footprint import touched_bytes
 from tvm_codl.graph.opgraph import OpGraph
@@ -38,6 +37,7 @@ from tvm_codl.plan.reasons import ideal_ms, uniform_plan
 from tvm_codl.records.record import ErrorNo, Processor, Record
 from tvm_codl.records.store import RecordStore
 from tvm_codl.records.workload import Workload
+from tvm_codl.relay.model import LoadedModel
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.report.table import Comparison
 from tvm_codl.report.timeline import overlap, read_events

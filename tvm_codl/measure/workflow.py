@@ -38,14 +38,11 @@ from tvm_codl.plan.measured import calibrated, known_plans, record_of
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.shortlist import Contender, contenders, origins, uniform
-from tvm_codl.plan.verify import verify_plan
 from tvm_codl.records.settings import DEFAULT
 from tvm_codl.records.store import RecordStore
-from tvm_codl.relay.annotate import AnnotateCoExecution
-from tvm_codl.relay.float16 import GpuFloat16
-from tvm_codl.relay.partition import PartitionCoExecution
+from tvm_codl.relay.pipeline import partition as partition
+from tvm_codl.relay.pipeline import prepare as prepare
 from tvm_codl.relay.prepared import Prepared as Prepared
-from tvm_codl.relay.prepared import prepare as prepare
 from tvm_codl.runtime.comodule import CoModule
 
 Log = Callable[[str], None]
@@ -170,16 +167,6 @@ def second_look(
     words = f"the whole network on the {looked.first}: measured {chosen.measured_ms:.2f} ms against {against}"
     lines = tuple(msgspec.structs.replace(o, reason=words) for o in chosen.operators)
     return msgspec.structs.replace(chosen, operators=lines)
-
-
-def partition(prepared: Prepared, plan: Plan) -> tvm.IRModule:
-    """The partitioned Relay module.  Raises :class:`UserError` for a plan that is illegal for this network."""
-    verify_plan(plan, prepared.graph, prepared.axes)
-    passes = [AnnotateCoExecution(plan), PartitionCoExecution()]
-    if plan.settings.gpu_float == "float16":
-        passes.append(GpuFloat16())
-    with tvm.transform.PassContext(opt_level=3):
-        return tvm.transform.Sequential(passes)(prepared.module)
 
 
 def build_library(

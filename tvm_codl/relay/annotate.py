@@ -37,11 +37,7 @@ def AnnotateCoExecution(plan: Plan) -> tvm.transform.Pass:
             function = expr.op.with_attr(PLACEMENT, to_text(marks[expr].placement))
             return relay.Call(function.with_attr(CHAIN, marks[expr].chain), list(new), expr.attrs)
 
-        main = mod["main"]
-        body = rewrite(main.body, mark)
-        result = tvm.IRModule(dict(mod.functions_items()), mod.type_definitions)
-        result["main"] = relay.Function(main.params, body, main.ret_type, main.type_params, main.attrs)
-        return relay.transform.InferType()(result)
+        return rewrite(mod, mark)
 
     return tvm.transform.module_pass(annotate, opt_level=0, name="AnnotateCoExecution")
 

@@ -1,4 +1,4 @@
-"""From a Relay network to its OpGraph."""
+"""From a prepared Relay module to its OpGraph."""
 
 from __future__ import annotations
 
@@ -15,41 +15,17 @@ from tvm_codl.graph.names import anchor_of
 from tvm_codl.graph.opgraph import Const, Node, Operator, OpGraph, Ref, Shape, Tensor
 from tvm_codl.graph.rules import RULES
 from tvm_codl.relay.attributes import to_plain
-from tvm_codl.relay.prepare import prepare
+from tvm_codl.relay.calls import tensor_type
 from tvm_codl.relay.walk import in_order
 
 TUPLE, TUPLE_GET_ITEM, IDENTITY = "tuple", "tuple_get_item", "copy"
 """Nodes that Relay has as expressions of their own, and the operator that stands for a constant output."""
 
 
-def extract(mod: tvm.IRModule) -> tuple[OpGraph, dict[str, np.ndarray], tvm.IRModule]:
-    """The operators of a network, its weights by key, and the prepared module that they were read from.
-
-    ``mod`` has its weights as constants and static shapes.  Raises UserError for what is not a plain graph of
-    tensors: dynamic shapes, control flow.
-    """
-    prepared = prepare(mod)
-    graph, weights, _ = read(prepared)
-    return graph, weights, prepared
-
-
 def read(prepared: tvm.IRModule) -> tuple[OpGraph, dict[str, np.ndarray], dict[int, relay.Call]]:
     """The graph and weights of a prepared module, always the same for the same module, and each operator's call."""
     reader = _Reader(prepared["main"])
     return reader.graph(), reader.weights, reader.calls
-
-
-def tensor_type(kind: relay.Type) -> tuple[Shape, str]:
-    """Shape and type of a tensor.  Raises UserError where the shape is not static."""
-    if not isinstance(kind, relay.TensorType):
-        raise UserError(f"the network passes a {type(kind).__name__} between operators, not a tensor")
-    if not all(isinstance(extent, tvm.tir.IntImm) for extent in kind.shape):
-        raise UserError(
-            "the network has a tensor whose shape is not known before it runs",
-            evidence=f"shape {kind.shape}",
-            next="give the input shapes with --shape",
-        )
-    return tuple(int(extent) for extent in kind.shape), str(kind.dtype)
 
 
 def tensor_types(kind: relay.Type) -> list[tuple[Shape, str]]:

@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from tvm_codl.frontend.model import Shape
 from tvm_codl.frontend.zoo.entry import ZooEntry, built
 from tvm_codl.frontend.zoo.network import Network
+from tvm_codl.relay.model import Shape
 
 WORDS, POSITIONS = 30522, 512
 LAYERS, HIDDEN, HEADS, WIDER = 12, 768, 12, 4

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from tvm_codl.errors import UserError
-from tvm_codl.frontend.model import Shape
 from tvm_codl.frontend.zoo.entry import ZooEntry
+from tvm_codl.relay.model import Shape
 
 PACKAGE = "rapidocr_onnxruntime"
 

@@ -13,15 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import tvm
 from tvm import relay
 
-from tvm_codl.frontend.rewrite import Site, as_constant, is_call, rewrite, shape_of, value_of
-
-
-def rewrite_transposed(module: tvm.IRModule) -> tvm.IRModule:
-    """``module`` without transposed convolutions in NHWC."""
-    return rewrite(rewrite(module, _fold_scale), _rewrite)
+from tvm_codl.relay.calls import Site, as_constant, call_pass, is_call, shape_of, value_of
 
 
 def _weights(call: relay.Call) -> np.ndarray | None:
@@ -173,3 +167,7 @@ def _back_to_nchw(call: relay.Call) -> relay.Expr:
         kernel_layout="IOHW",
     )
     return relay.layout_transform(result, "NCHW", "NHWC")
+
+
+ScaleTransposed = call_pass("ScaleTransposed", _fold_scale)
+TransposedAsConvolution = call_pass("TransposedAsConvolution", _rewrite)
