@@ -62,15 +62,15 @@ class Group(msgspec.Struct, frozen=True):
 def groups(store: RecordStore, selection: Selection = ALL) -> list[Group]:
     """What a store holds of a selection, by device, processor and kind; pieces first, then kernels, then plans."""
     pieces = store.totals(selection.device, selection.processor, selection.kind, selection.mode)
-    rows: list[tuple[Any, ...]] = [
+    rows: list[tuple[Any, Any, Any, Any, bool, str, float]] = [
         ("kernel", r.device, r.processor, r.task, not r.ok, r.target, r.timestamp) for r in selection.kernels(store)
     ]
     rows += [("plan", r.device, "both", r.model, False, r.build, r.when) for r in selection.plans(store)]
-    by_group: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+    by_group: dict[tuple[Any, Any, Any, Any], list[tuple[bool, str, float]]] = {}
     for row in rows:
         by_group.setdefault(row[:4], []).append(row[4:])
-    found = [Group("piece", *row) for row in pieces]
+    counted = [Group("piece", *row) for row in pieces]
     for key, of in sorted(by_group.items()):
         failed, builds, times = zip(*of, strict=True)
-        found.append(Group(*key, count=len(of), failed=sum(failed), builds=len(set(builds)), newest=max(times)))
-    return found
+        counted.append(Group(*key, count=len(of), failed=sum(failed), builds=len(set(builds)), newest=max(times)))
+    return counted
