@@ -5,7 +5,7 @@ planners over the same measured costs: each operator whole on its faster process
 all (muLayer), CoDL's, greedy chains that also know what sharing costs, and ours with its second look.  Every answer is compared with onnxruntime's.
 
 ``--out`` keeps one JSON file a network, and the plans: a run that was interrupted goes on with the networks that are not
-there.  ``--table FOLDER`` prints the README's table from such files and measures nothing.
+there.  ``--table FOLDER`` prints the table of results from such files and measures nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 import click
 import msgspec
 import numpy as np
+from planners_table import OURS, TITLES, Planners, Variant, markdown, summary
 
 from tvm_codl.cli.options import json_option, measuring_options, phone_options
 from tvm_codl.cli.output import print_json, talk
@@ -37,7 +38,6 @@ from tvm_codl.plan.baselines.uniform_ratio import COMPARATORS
 from tvm_codl.plan.files import dump_plan
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.shortlist import uniform
-from tvm_codl.report.planners import OURS, TITLES, Planners, Variant, markdown, summary
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.runtime.comodule import CoModule
 

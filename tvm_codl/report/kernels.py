@@ -32,9 +32,7 @@ def tuned_table(tuned: Sequence[Tuned]) -> Table:
     table = Table()
     for heading in ("", "kernel", "estimate ms", "best ms", "gain", "GFLOP/s", "trials", "new"):
         table.add_column(heading, justify="left" if heading in ("", "kernel") else "right", no_wrap=True)
-    for one in tuned:
-        table.add_row(
-            one.processor, one.task, f"{one.estimate_ms:.3f}", f"{one.best_ms:.3f}",
-            f"{one.estimate_ms / one.best_ms:.2f}x", f"{one.gflops:.1f}", str(one.trials), str(one.new),
-        )  # fmt: skip
+    for k in tuned:
+        times = f"{k.estimate_ms:.3f}", f"{k.best_ms:.3f}", f"{k.estimate_ms / k.best_ms:.2f}x", f"{k.gflops:.1f}"
+        table.add_row(k.processor, k.task, *times, str(k.trials), str(k.new))
     return table

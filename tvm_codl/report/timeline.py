@@ -1,4 +1,4 @@
-"""Timeline: what both processors did in one run, and how much of it at the same time."""
+"""Timeline: the events of one run on both processors, and how much they overlap."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Interval = tuple[float, float]
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One kernel, wait, share, or switch of plans; microseconds on one clock.  ``region`` is the function that it belongs to.
+    """One kernel, wait, share, or switch of plans, of the function ``region``; microseconds on one clock.
 
-    A switch stands at the start of the run and has no length; it happened before.
+    A switch happens before the run: it stands at its start and has no length.
     """
 
     name: str

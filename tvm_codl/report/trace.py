@@ -41,16 +41,15 @@ def trace_bytes(events: Sequence[Event], title: str = "tvm_codl") -> bytes:
         track.uuid, track.name = _SWITCHES
         track.parent_uuid, track.sibling_order_rank = _PROCESS, len(_TRACKS)
     origin = min((event.start_us for event in events), default=0.0)
-    first = True
-    for at_ns, _, event, begins in sorted(_edges(events, origin), key=lambda edge: edge[:2]):
+    edges = sorted(_edges(events, origin), key=lambda edge: edge[:2])
+    for number, (at_ns, _, event, begins) in enumerate(edges):
         packet = trace.add_packet()
         packet.timestamp = at_ns
         packet.trusted_packet_sequence_id = _SEQUENCE
-        if first:
-            # Perfetto drops the events of a sequence that does not say that its state starts here.
+        if number == 0:
+            # Perfetto drops the events of a sequence whose state has no declared start.
             packet.sequence_flags = TracePacket.SequenceFlags.SEQ_INCREMENTAL_STATE_CLEARED
             packet.first_packet_on_sequence = True
-            first = False
         packet.track_event.track_uuid = _track(event)
         if not begins:
             packet.track_event.type = TrackEvent.TYPE_SLICE_END
