@@ -18,12 +18,12 @@ from tvm_codl.relay.attributes import to_plain
 from tvm_codl.relay.calls import tensor_type
 from tvm_codl.relay.walk import in_order
 
+#: Nodes that are expressions of their own in Relay, and the operator of a constant output.
 TUPLE, TUPLE_GET_ITEM, IDENTITY = "tuple", "tuple_get_item", "copy"
-"""Nodes that Relay has as expressions of their own, and the operator that stands for a constant output."""
 
 
 def read(prepared: tvm.IRModule) -> tuple[OpGraph, dict[str, np.ndarray], dict[int, relay.Call]]:
-    """The graph and weights of a prepared module, always the same for the same module, and each operator's call."""
+    """The graph and weights of a prepared module, and each operator's call.  Deterministic."""
     reader = _Reader(prepared["main"])
     return reader.graph(), reader.weights, reader.calls
 
@@ -76,7 +76,9 @@ class _Reader:
         return list(self._operator(expr))
 
     def _operator(self, call: relay.Call) -> list[int]:
-        body = _Body(call, [value for arg in call.args for value in self.values[arg]])
+        if not isinstance(call.op, relay.Function):
+            raise UserError("the module was not prepared: it calls an operator outside of a fused function")
+        body = _Body(call.op, [value for arg in call.args for value in self.values[arg]])
         anchor = body.nodes[anchor_of(tuple(body.nodes))]
         kind = kind_of(anchor, body.shapes(anchor))
         return self._add(kind, body, tensor_types(call.checked_type), call)
@@ -107,8 +109,8 @@ class _Reader:
         """An output of the network that is a constant gets an operator that returns it."""
         if isinstance(value, int):
             return value
-        body = _Body.of_constant(value.data.numpy())
-        return self._add("constant", body, [(body.nodes[0].results[0], body.nodes[0].dtype)], None)[0]
+        body = _Body(relay.Function([], value), [])
+        return self._add("constant", body, [tensor_type(value.checked_type)], None)[0]
 
 
 def kind_of(node: Node, args: tuple[Shape, ...]) -> str:
@@ -124,14 +126,11 @@ def kind_of(node: Node, args: tuple[Shape, ...]) -> str:
 class _Body:
     """The nodes, inputs and weights of one primitive function, as called."""
 
-    def __init__(self, call: relay.Call, actual: list[int | relay.Constant]) -> None:
+    def __init__(self, function: relay.Function, actual: list[int | relay.Constant]) -> None:
         self.nodes: list[Node] = []
         self.inputs: list[int] = []
         self.consts: list[np.ndarray] = []
         self._shapes: dict[Ref, Shape] = {}
-        function = call.op
-        if not isinstance(function, relay.Function):
-            raise UserError("the module was not prepared: it calls an operator outside of a fused function")
         refs: dict[relay.Expr, list[Ref]] = {}
         position = 0
         for param in function.params:
@@ -161,16 +160,7 @@ class _Body:
         self.nodes = [
             msgspec.structs.replace(node, args=tuple(moved.get(ref, ref) for ref in node.args)) for node in self.nodes
         ]
-        self._shapes = {
-            moved.get(ref, ref): shape for ref, shape in self._shapes.items() if ref in moved or ref.source != "input"
-        }
-
-    @classmethod
-    def of_constant(cls, value: np.ndarray) -> _Body:
-        body = cls.__new__(cls)
-        body.nodes, body.inputs, body.consts, body._shapes = [], [], [], {}
-        body._node(IDENTITY, {}, [body._const(value)], (tuple(value.shape),), str(value.dtype))
-        return body
+        self._shapes |= {new: self._shapes[old] for old, new in moved.items()}
 
     def shapes(self, node: Node) -> tuple[Shape, ...]:
         return tuple(self._shapes[ref] for ref in node.args)

@@ -30,17 +30,17 @@ def _merge(site: Site) -> relay.Expr | None:
     if inner is not None and site.uses[x] == 1:
         constant = np.asarray(inner + constant if op == "add" else inner * constant)
         x = x.args[0]
-        if inner.ndim >= rank:  # how many axes what is left has does not show
+        if inner.ndim >= rank:  # x may have fewer axes than the constant: keep the constant's
             rank = 0
     if op == "multiply" and is_call(x, "add") and is_call(x.args[0], "nn.conv2d_transpose") and site.uses[x] == 1:
-        # FoldScaleAxis knows no transposed convolution: bring the scale next to it, for ``transposed`` to fold.
+        # FoldScaleAxis skips transposed convolutions: bring the scale next to it, for ScaleTransposed.
         bias = value_of(x.args[1])
         if bias is not None:
             return relay.add(relay.multiply(x.args[0], as_constant(constant)), as_constant(bias * constant))
     if op == "multiply" and constant.size == 1 and _ends_convolution(x):
-        # FoldScaleAxis knows a scale by its having one value for each channel.
+        # FoldScaleAxis takes only scales that have one value for each channel.
         constant = np.full((site.shape[1], 1, 1), constant.reshape(()), constant.dtype)
-    if constant.size == 1 and constant.ndim <= rank:  # one of more axes gives them to the result
+    if constant.size == 1 and constant.ndim <= rank:  # with more axes it would widen the result
         constant = constant.reshape(())
     return getattr(relay, op)(x, as_constant(constant))
 

@@ -21,7 +21,7 @@ SCALE = 0.5
 
 def stages_v1(net: Network, x: str = "input") -> list[tuple[str, int]]:
     """The output and its channels of each stage, at a 4th, 8th, 16th and 32nd of the picture's size."""
-    x, channels, found = net.pool("Max", net.conv_bn(x, 3, 64, 7, 2), 3, 2, 1), 64, []
+    x, channels, stages = net.pool("Max", net.conv_bn(x, 3, 64, 7, 2), 3, 2, 1), 64, []
     for stage, (inner, blocks) in enumerate(STAGES):
         for block in range(blocks):
             stride, outputs = 2 if stage and block == 0 else 1, inner * WIDER
@@ -30,8 +30,8 @@ def stages_v1(net: Network, x: str = "input") -> list[tuple[str, int]]:
             if block == 0:
                 x = net.conv_bn(x, channels, outputs, 1, stride, scale=SCALE, relu="none")
             x, channels = net.add("Relu", net.add("Add", y, x)), outputs
-        found.append((x, channels))
-    return found
+        stages.append((x, channels))
+    return stages
 
 
 def build_v1(size: int = 224, classes: int = 1000) -> onnx.ModelProto:
