@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "kernels": {"errors", "paths", "records", "runtime", "device", "build"},
     "cost": {"errors", "graph", "records", "kernels"},
     "plan": {"errors", "graph", "records", "cost"},
-    "report": {"errors", "cost"},
+    "report": {"errors", "kernels", "cost"},
     "relay": {"errors", "graph", "plan"},
     "frontend": {"errors", "paths", "relay"},
     "measure": {

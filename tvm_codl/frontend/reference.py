@@ -1,4 +1,4 @@
-"""The answer that a network should give: onnxruntime's."""
+"""Reference outputs, by onnxruntime."""
 
 from __future__ import annotations
 

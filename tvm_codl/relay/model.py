@@ -1,4 +1,4 @@
-"""What a network is called, what goes in and what comes out."""
+"""LoadedModel: a network as Relay, with the names and shapes of its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -6,48 +6,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import tvm
 
 Shape = tuple[int, ...]
 
 
-class Model(msgspec.Struct, frozen=True):
-    """``inputs`` holds (name, shape, dtype) for each input, in the ONNX file's order and layout."""
-
-    name: str
-    source: str
-    inputs: tuple[tuple[str, Shape, str], ...]
-    outputs: tuple[str, ...]
-
-
 @dataclass(frozen=True)
 class LoadedModel:
-    """A :class:`Model` with its Relay module (NHWC inside, weights bound as constants) and the ONNX file it came from.
+    """A Relay module (NHWC inside, weights bound as constants) and the ONNX file that it came from.
 
-    ``sample`` makes a value for an input of a given shape that means something to the network.
+    ``inputs`` holds (name, shape, dtype) for each input, in the file's order and layout.  ``sample`` makes a meaningful
+    value for an input of a given shape.
     """
 
-    model: Model
+    name: str
+    inputs: tuple[tuple[str, Shape, str], ...]
+    outputs: tuple[str, ...]
     module: tvm.IRModule
     onnx_path: Path
     sample: Callable[[Shape], np.ndarray] | None = None
 
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
-    def inputs(self) -> tuple[tuple[str, Shape, str], ...]:
-        return self.model.inputs
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        return self.model.outputs
-
     def sample_inputs(self, seed: int = 0) -> dict[str, np.ndarray]:
-        """One value for each input: the network's own sample if the zoo has one, else by ``seed`` (standard normal for
+        """One value for each input: the network's own sample if it has one, else random by ``seed`` (standard normal for
         floats, zeros and ones for integers)."""
         random = np.random.default_rng(seed)
         values = {}

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-
-class Tuned(Protocol):
-    """One kernel: ms of its estimated configuration and of the best one, measured in turn."""
-
-    @property
-    def processor(self) -> str: ...
-    @property
-    def task(self) -> str: ...
-    @property
-    def estimate_ms(self) -> float: ...
-    @property
-    def best_ms(self) -> float: ...
-    @property
-    def gflops(self) -> float: ...
-    @property
-    def trials(self) -> int: ...
-    @property
-    def new(self) -> int: ...
+if TYPE_CHECKING:
+    from tvm_codl.kernels.tuner.tune import Tuned
 
 
 def tuned_table(tuned: Sequence[Tuned]) -> Table:

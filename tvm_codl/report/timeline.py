@@ -44,7 +44,7 @@ def read_events(timeline: bytes | str | Sequence[object]) -> tuple[Event, ...]:
     return tuple(sorted(events, key=lambda event: (event.start_us, event.end_us, event.processor, event.name)))
 
 
-def busy(events: Iterable[Event], processor: str) -> list[Interval]:
+def busy_intervals(events: Iterable[Event], processor: str) -> list[Interval]:
     """Disjoint intervals, in order, in which ``processor`` ran at least one kernel; waits do not count."""
     times = sorted((e.start_us, e.end_us) for e in events if e.processor == processor and e.kind == "kernel")
     union: list[Interval] = []
@@ -61,7 +61,7 @@ def overlap(events: Sequence[Event]) -> float:
     if not events:
         return 0.0
     span = max(e.end_us for e in events) - min(e.start_us for e in events)
-    return _common(busy(events, "cpu"), busy(events, "gpu")) / span if span > 0 else 0.0
+    return _common(busy_intervals(events, "cpu"), busy_intervals(events, "gpu")) / span if span > 0 else 0.0
 
 
 def _common(a: Sequence[Interval], b: Sequence[Interval]) -> float:

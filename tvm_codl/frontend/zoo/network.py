@@ -75,9 +75,9 @@ class Network:
     ) -> str:  # fmt: skip
         """Convolution without bias, batch normalisation, and one of the rectifiers, or none."""
         x = self.conv(x, inputs, outputs, kernel, stride, groups)
-        return self.rectified(self.batch_norm(x, outputs, scale), relu)
+        return self.rectify(self.batch_norm(x, outputs, scale), relu)
 
-    def rectified(self, x: str, relu: Relu = "relu") -> str:
+    def rectify(self, x: str, relu: Relu = "relu") -> str:
         if relu == "relu6":
             return self.add("Clip", x, self.constant(np.float32(0)), self.constant(np.float32(6)))
         if relu == "leaky":

@@ -15,7 +15,7 @@ from tvm_codl.relay.model import Shape
 PACKAGE = "rapidocr_onnxruntime"
 
 
-def installed(name: str, file: str) -> Callable[[], Path]:
+def find_installed(name: str, file: str) -> Callable[[], Path]:
     """A path function for one of the package's files; it raises :class:`UserError` if the package is missing."""
 
     def path() -> Path:
@@ -54,7 +54,7 @@ def line(shape: Shape) -> np.ndarray:
 
 
 def _entry(name: str, about: str, file: str, shape: Shape, sample: Callable[[Shape], np.ndarray]) -> ZooEntry:
-    return ZooEntry(name, f"{about}, trained", installed(name, f"ch_{file}_infer.onnx"), {"x": shape}, sample)
+    return ZooEntry(name, f"{about}, trained", find_installed(name, f"ch_{file}_infer.onnx"), {"x": shape}, sample)
 
 
 DETECTION = _entry("ppocr_det", "PP-OCRv4 text detection", "PP-OCRv4_det", (1, 3, 320, 320), picture)

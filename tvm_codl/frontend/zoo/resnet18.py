@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, built
+from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
 from tvm_codl.frontend.zoo.network import Network
 
 STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))
@@ -30,4 +30,4 @@ def _block(net: Network, x: str, inputs: int, outputs: int, stride: int) -> str:
     return net.add("Relu", net.add("Add", y, x))
 
 
-ENTRY = ZooEntry("resnet18", "ResNet-18, seeded weights", built("resnet18", 1, build))
+ENTRY = ZooEntry("resnet18", "ResNet-18, seeded weights", build_once("resnet18", 1, build))

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, built
+from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
 from tvm_codl.frontend.zoo.network import Network
-from tvm_codl.frontend.zoo.resnet50 import stages_v1
+from tvm_codl.frontend.zoo.resnet50 import add_stages
 
 CHANNELS, ANCHORS = 256, 3
 #: Values of each anchor: face or not, box, and the x and y of five landmarks.
@@ -22,7 +22,7 @@ HEADS = {"classes": 2, "boxes": 4, "landmarks": 10}
 def build(size: int = 640) -> onnx.ModelProto:
     """``size`` is a multiple of 64.  Outputs hold one row for each anchor of all levels, the finest first."""
     net = Network("retinaface", seed=640)
-    levels = _pyramid(net, stages_v1(net))
+    levels = _pyramid(net, add_stages(net))
     heads: dict[str, list[str]] = {name: [] for name in HEADS}
     places = 0
     for index, level in enumerate(levels):
@@ -63,4 +63,4 @@ def _context(net: Network, x: str) -> str:
     return net.add("Relu", net.add("Concat", near, middle, far, axis=1))
 
 
-ENTRY = ZooEntry("retinaface", "RetinaFace on ResNet-50, 640 × 640, seeded weights", built("retinaface", 1, build))
+ENTRY = ZooEntry("retinaface", "RetinaFace on ResNet-50, 640 × 640, seeded weights", build_once("retinaface", 1, build))
