@@ -135,7 +135,7 @@ def read_line(line: str) -> Entry | None:
 
 
 def rows(lines: Iterable[str]) -> Iterator[tuple[int, Entry | ValueError]]:
-    """(line number, what the line holds or what is wrong with it), without comments and empty lines."""
+    """(line number, its entry or error) of each line but comments and empty ones."""
     for number, line in enumerate(lines, 1):
         try:
             entry = read_line(line)

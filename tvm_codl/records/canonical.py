@@ -8,12 +8,12 @@ from typing import Any, NoReturn
 
 
 def canonical(text: str) -> str:
-    """``text`` with sorted keys and no spaces, ASCII.  Raises :class:`ValueError` for what is no JSON (NaN is none)."""
+    """``text`` with sorted keys and no spaces, ASCII.  Raises :class:`ValueError` for other text."""
     return dump(parse(text))
 
 
 def parse(text: str) -> Any:
-    """The value of JSON ``text``.  Raises :class:`ValueError` for what is no JSON (NaN and Infinity are none)."""
+    """The value of JSON ``text``.  Raises :class:`ValueError` for other text; NaN and Infinity are not JSON."""
     try:
         return json.loads(text, parse_constant=_refuse)
     except RecursionError as error:

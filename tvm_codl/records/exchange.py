@@ -172,12 +172,12 @@ def _read(path: Path, format: Format) -> Iterator[tuple[int, Entry | ValueError]
 
 
 def _check_workload(entry: Entry | ValueError) -> Entry | ValueError:
-    """A store keeps records for good: refuse a piece whose workload cannot be read."""
+    """Refuses a piece whose workload cannot be read: a store is append-only."""
     if isinstance(entry, Record):
         try:
             msgspec.json.decode(entry.workload, type=Structure)
         except (ValueError, RecursionError) as error:
-            return ValueError(f"the workload is none: {error}")
+            return ValueError(f"the workload cannot be read: {error}")
     return entry
 
 

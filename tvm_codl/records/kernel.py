@@ -13,11 +13,11 @@ class KernelRecord(msgspec.Struct, frozen=True):
 
     ``target`` is TVM's text of the target, ``task`` the name of the AutoTVM task, ``args`` its arguments as a JSON list
     and ``config`` the configuration as a JSON object, as ``ConfigEntity.to_json_dict`` gives it; both are made canonical.
-    ``costs`` are seconds, one mean for each repeat, and none where ``error_no`` (:class:`ErrorNo`) is not zero;
-    ``all_cost`` is how many seconds the whole trial took, ``timestamp`` Unix time.  ``device`` and ``profile`` are as in a
+    ``costs`` are seconds, one mean for each repeat; none if ``error_no`` (:class:`ErrorNo`) is not zero.  ``all_cost`` is
+    the duration of the whole trial in seconds, ``timestamp`` Unix time.  ``device`` and ``profile`` are as in a
     :class:`~tvm_codl.records.record.Record`; both are empty for records that came from elsewhere.
 
-    Raises :class:`ValueError` for arguments or a configuration that are no JSON, a success without finite costs, and an
+    Raises :class:`ValueError` for arguments or a configuration of other JSON, a success without finite costs, and an
     unknown error number.
     """
 

@@ -15,7 +15,7 @@ Mode = Literal["alone", "shared"]
 
 
 class ErrorNo(IntEnum):
-    """Why a measurement has no time: the numbers of AutoTVM's ``MeasureErrorNo`` (tvm/autotvm/measure/measure.py)."""
+    """Kinds of failure: the numbers of AutoTVM's ``MeasureErrorNo`` (tvm/autotvm/measure/measure.py)."""
 
     NO_ERROR = 0
     INSTANTIATION_ERROR = 1
@@ -47,15 +47,13 @@ def check_times(times: Iterable[float]) -> None:
 class Record(msgspec.Struct, frozen=True):
     """``workload`` is the piece's canonical key (:class:`~tvm_codl.records.workload.Workload`); ``when`` is Unix time.
 
-    ``times_ms`` holds one mean of many runs for each repeat.  A piece that failed has none, and says why in
-    ``error`` and by its number in ``error_no`` (:class:`ErrorNo`; ``UNKNOWN_ERROR`` where only the text is given): a
-    failure is a record too, so that it is not tried again.  ``build`` names the compiler and tuned schedules that made
-    the kernel; ``mode`` says what the other processor did.  ``profile`` is the digest of the device's profile as the
-    store keeps it (:meth:`RecordStore.keep_profile`), ``schedule`` JSON text of the kernel's configuration; both are
-    empty where unknown.
+    ``times_ms`` holds one mean of many runs for each repeat.  A failure is a record too, so that it is not tried again:
+    it has no times, but ``error`` and ``error_no`` (:class:`ErrorNo`; ``UNKNOWN_ERROR`` where only the text is given).
+    ``build`` names the compiler and tuned schedules of the kernel; ``mode`` is ``shared`` if the other processor was busy.
+    ``profile`` is the digest of the device's profile (:meth:`RecordStore.keep_profile`), ``schedule`` the kernel's
+    configuration as JSON; both are empty where unknown.
 
-    Raises :class:`ValueError` for a time that is infinite, NaN or negative, and for an error number that AutoTVM does
-    not have.
+    Raises :class:`ValueError` for a time that is infinite, NaN or negative, and for an unknown error number.
     """
 
     workload: str

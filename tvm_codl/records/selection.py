@@ -14,9 +14,9 @@ from tvm_codl.records.store import RecordStore
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """The records that have all given fields; a kernel record's kind is its task, and it was measured alone.
+    """The records that have all given fields.
 
-    A whole plan's kind is its model, and it has neither processor nor mode.
+    A kernel record's kind is its task, its mode ``alone``.  A plan's kind is its model; it has no processor or mode.
     """
 
     device: str | None = None
@@ -46,8 +46,8 @@ ALL = Selection()
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Records of one kind on one processor of one device.  ``builds`` counts the compilers and schedules that made
-    them (a kernel record's is its target); ``newest`` is Unix time.  A plan's processor is ``both``."""
+    """Records of one kind on one processor of one device.  ``builds`` counts their builds (a kernel record's build is its
+    target); ``newest`` is Unix time.  A plan's processor is ``both``."""
 
     what: Literal["piece", "kernel", "plan"]
     device: str
@@ -60,7 +60,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 def groups(store: RecordStore, selection: Selection = ALL) -> list[Group]:
-    """What a store holds of a selection, by device, processor and kind; pieces first, then kernels, then plans."""
+    """Counts a selection by device, processor and kind; pieces first, then kernels, then plans."""
     pieces = store.totals(selection.device, selection.processor, selection.kind, selection.mode)
     rows: list[tuple[Any, Any, Any, Any, bool, str, float]] = [
         ("kernel", r.device, r.processor, r.task, not r.ok, r.target, r.timestamp) for r in selection.kernels(store)

@@ -43,7 +43,7 @@ COLUMNS = (
 OPTIONAL = frozenset(("median_ms", "mode", "error", "error_no", "profile", "schedule"))
 _TEXTS = frozenset(COLUMNS) - {"lo", "hi", "extent", "times_ms", "median_ms", "error_no", "when"}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
-#: An opaque operator's key may be longer than Python's limit of 128 KiB.
+#: An opaque operator's key may exceed Python's limit of 128 KiB.
 _LONGEST_CELL = 1 << 27
 
 
@@ -63,7 +63,7 @@ def record_row(record: Record) -> str:
 
 
 def rows(lines: Iterable[str]) -> Iterator[tuple[int, Record | ValueError]]:
-    """(number of the row's last line, the record or what is wrong with it); ``lines`` keep their ends.
+    """(number of the row's last line, its record or error); ``lines`` keep their ends.
 
     Raises :class:`ValueError` for a header that lacks a column or has an unknown one.
     """

@@ -139,7 +139,7 @@ class RecordStore:
                 return self._connection.executemany(statement, rows).rowcount
         except sqlite3.OperationalError as error:
             raise UserError(
-                f"{self.path} cannot be written; what is in it stays",
+                f"{self.path} cannot be written; its content is unchanged",
                 str(error),
                 f"is there room, and does no other program hold it?  df -h {shlex.quote(str(self.path.parent))}",
             ) from error

@@ -94,8 +94,8 @@ def simplify(module: tvm.IRModule) -> tvm.IRModule:
 def extract(module: tvm.IRModule) -> tuple[OpGraph, dict[str, np.ndarray], tvm.IRModule]:
     """The operators of a network, its weights by key, and the prepared module that they were read from.
 
-    ``module`` has its weights as constants and static shapes.  Raises UserError for what is not a plain graph of
-    tensors: dynamic shapes, control flow.
+    ``module`` has its weights as constants and static shapes.  Raises UserError for dynamic shapes and control
+    flow.
     """
     prepared = run(FUSE, module)
     graph, weights, _ = read(prepared)

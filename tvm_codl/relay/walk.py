@@ -19,7 +19,7 @@ Rule = Callable[[relay.Expr, Sequence[relay.Expr]], "relay.Expr | None"]
 def in_order(root: relay.Expr) -> Iterator[relay.Expr]:
     """The expressions below ``root``, arguments first, without entering functions.
 
-    Raises UserError for an expression that is no part of a plain graph of tensors (control flow).
+    Raises UserError for control flow.
     """
     done: set[relay.Expr] = set()
     stack = [(root, False)]
