@@ -18,16 +18,6 @@ from tvm_codl.relay.calls import Site, as_constant, call_pass, value_of
 Evaluate = Callable[[Any, list[np.ndarray]], np.ndarray | None]
 
 
-def _expand_dims(attrs: Any, values: list[np.ndarray]) -> np.ndarray:
-    x, axis, count = values[0], int(attrs.axis), int(attrs.num_newaxis)
-    first = axis if axis >= 0 else x.ndim + axis + 1
-    return np.expand_dims(x, tuple(range(first, first + count)))
-
-
-def _squeeze(attrs: Any, values: list[np.ndarray]) -> np.ndarray:
-    return np.squeeze(values[0], None if attrs.axis is None else tuple(int(a) for a in attrs.axis))
-
-
 def _transpose(attrs: Any, values: list[np.ndarray]) -> np.ndarray:
     return np.transpose(values[0], [int(a) for a in attrs.axes] if attrs.axes is not None else None)
 
@@ -48,15 +38,13 @@ TABLE: dict[str, Evaluate] = {
     "negative": lambda _, v: -v[0],
     "sqrt": lambda _, v: np.sqrt(v[0]),
     "rsqrt": lambda _, v: np.asarray(1.0 / np.sqrt(v[0]), v[0].dtype),
-    "expand_dims": _expand_dims,
-    "squeeze": _squeeze,
     "transpose": _transpose,
     "layout_transform": _layout_transform,
 }
 
 
 def _fold(site: Site) -> relay.Expr | None:
-    if site.op in ("reshape", "batch_flatten", "nn.batch_flatten"):
+    if site.op in ("reshape", "expand_dims", "squeeze", "nn.batch_flatten"):
         value = value_of(site.args[0])
         return None if value is None else as_constant(value.reshape(site.shape))
     if site.op not in TABLE:
