@@ -46,7 +46,7 @@ class _Reader:
         self.calls: dict[int, relay.Call] = {}
         self.values: dict[relay.Expr, list[int | relay.Constant]] = {}
         self.kinds: Counter[str] = Counter()
-        self.inputs = [self._tensor(str(var.name_hint), var.checked_type) for var in main.params]
+        self.inputs = [self._tensor(str(var.name_hint), *tensor_type(var.checked_type)) for var in main.params]
         for var, tensor in zip(main.params, self.inputs, strict=True):
             self.values[var] = [tensor]
         for expr in in_order(main.body):
@@ -57,8 +57,7 @@ class _Reader:
     def graph(self) -> OpGraph:
         return OpGraph(tuple(self.tensors), tuple(self.operators), tuple(self.inputs), tuple(self.outputs))
 
-    def _tensor(self, name: str, kind: relay.Type) -> int:
-        shape, dtype = tensor_type(kind)
+    def _tensor(self, name: str, shape: Shape, dtype: str) -> int:
         self.tensors.append(Tensor(len(self.tensors), name, shape, dtype))
         return len(self.tensors) - 1
 
@@ -87,19 +86,14 @@ class _Reader:
         self.kinds[kind] += 1
         name = f"{kind}_{self.kinds[kind]}"
         id = len(self.operators)
-        outputs = []
-        for index, (shape, dtype) in enumerate(results):
-            label = name if len(results) == 1 else f"{name}.{index}"
-            outputs.append(len(self.tensors))
-            self.tensors.append(Tensor(len(self.tensors), label, shape, dtype))
-        consts = []
-        for index, value in enumerate(body.consts):
-            key = f"{name}.{index}"
-            self.weights[key] = value
-            consts.append(Const(key, tuple(value.shape), str(value.dtype)))
+        labels = [name] if len(results) == 1 else [f"{name}.{index}" for index in range(len(results))]
+        outputs = [self._tensor(label, *result) for label, result in zip(labels, results, strict=True)]
+        weights = {f"{name}.{index}": value for index, value in enumerate(body.consts)}
+        self.weights |= weights
+        consts = tuple(Const(key, tuple(value.shape), str(value.dtype)) for key, value in weights.items())
         flops = sum(node_flops(node, body.shapes(node)) for node in body.nodes)
         self.operators.append(
-            Operator(id, name, kind, tuple(body.inputs), tuple(outputs), tuple(body.nodes), tuple(consts), flops)
+            Operator(id, name, kind, tuple(body.inputs), tuple(outputs), tuple(body.nodes), consts, flops)
         )
         if call is not None:
             self.calls[id] = call

@@ -57,8 +57,7 @@ def comparison_table(comparison: Comparison) -> Table:
     table = Table(title=comparison.model, title_justify="left")
     for heading in ("", "median ms", "p10", "p90", "n", "vs best single"):
         table.add_column(heading, justify="left" if not heading else "right", no_wrap=True)
-    names = {"cpu": "CPU only", "gpu": "GPU only", "coexec": "co-execution"}
-    for key, name in names.items():
+    for key, name in {"cpu": "CPU only", "gpu": "GPU only", "coexec": "co-execution"}.items():
         times = getattr(comparison, key)
         if times is None:
             table.add_row(name, "does not run", style="dim")
