@@ -38,7 +38,8 @@ from tvm_codl.plan.candidates import preferred_cuts
 from tvm_codl.plan.plan import Placement
 from tvm_codl.records.exchange import merge
 from tvm_codl.records.store import RecordStore
-from tvm_codl.relay.prepared import Prepared, prepare
+from tvm_codl.relay.pipeline import prepare
+from tvm_codl.relay.prepared import Prepared
 from tvm_codl.report import evaluation as report
 
 COLUMNS = ("IH", "IW", "IC", "OC", "KH", "KW", "SH", "SW", "DH", "DW")

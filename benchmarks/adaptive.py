@@ -34,7 +34,7 @@ from tvm_codl.measure.interleave import calm_down
 from tvm_codl.measure.learning import learn
 from tvm_codl.measure.planning import validate_adaptive
 from tvm_codl.plan.adaptive import adaptive_plans
-from tvm_codl.relay.prepared import prepare
+from tvm_codl.relay.pipeline import prepare
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.runtime.comodule import CoModule
 

@@ -42,7 +42,8 @@ from tvm_codl.plan.plan import Placement, Plan, uniform_plan
 from tvm_codl.plan.search import search
 from tvm_codl.records.record import Record
 from tvm_codl.records.store import RecordStore
-from tvm_codl.relay.prepared import Prepared, prepare
+from tvm_codl.relay.pipeline import prepare
+from tvm_codl.relay.prepared import Prepared
 from tvm_codl.report.statistics import Statistics
 
 RESAMPLES = 2000

@@ -50,7 +50,7 @@ from tvm_codl.measure.settings import Settings
 from tvm_codl.plan.candidates import legal_cuts
 from tvm_codl.plan.plan import Placement
 from tvm_codl.records.store import RecordStore
-from tvm_codl.relay.extract import extract
+from tvm_codl.relay.pipeline import extract
 
 STAND_IN = (
     "every CPU kernel waits for a fixed time instead of computing; servers, tracker, sessions and uploads are real"

@@ -21,6 +21,7 @@ os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 import click
 import msgspec
 import numpy as np
+from planners_table import OURS, TITLES, Planners, Variant, markdown, summary
 
 from tvm_codl.api import Session
 from tvm_codl.cli.options import PhoneChoice, json_option, measuring_options, phone_options
@@ -39,8 +40,8 @@ from tvm_codl.measure.validation import validate
 from tvm_codl.plan.baselines.planners import PLANNERS
 from tvm_codl.plan.files import dump_plan
 from tvm_codl.plan.plan import Plan
-from tvm_codl.relay.prepared import Prepared, prepare
-from tvm_codl.report.planners import OURS, TITLES, Planners, Variant, markdown, summary
+from tvm_codl.relay.pipeline import prepare
+from tvm_codl.relay.prepared import Prepared
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.runtime.comodule import CoModule
 

@@ -39,7 +39,7 @@ from tvm_codl.graph.split import axes  # noqa: E402
 from tvm_codl.paths import default_records  # noqa: E402
 from tvm_codl.plan.candidates import candidates  # noqa: E402
 from tvm_codl.plan.search import search  # noqa: E402
-from tvm_codl.relay.prepared import prepare  # noqa: E402
+from tvm_codl.relay.pipeline import prepare  # noqa: E402
 
 #: As measured on the reference phone, to two digits.
 SHARING = TransferCost(

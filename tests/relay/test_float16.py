@@ -11,11 +11,11 @@ from tvm.contrib.graph_executor import GraphModule
 
 from tvm_codl.frontend.load import load_model
 from tvm_codl.measure.answers import answer_errors
-from tvm_codl.measure.plan_libraries import partition
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 from tvm_codl.records.settings import DEFAULT, Settings
 from tvm_codl.relay.float16 import CONVERSION, GpuFloat16
-from tvm_codl.relay.prepared import Prepared, prepare
+from tvm_codl.relay.pipeline import partition, prepare
+from tvm_codl.relay.prepared import Prepared
 
 
 def planned(prepared: Prepared, settings: Settings = DEFAULT) -> Plan:

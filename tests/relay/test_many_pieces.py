@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.relay.operator_cases import CASES
 from tests.unit.graph.alike import check_alike
-from tvm_codl.relay.extract import extract
+from tvm_codl.relay.pipeline import extract
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -26,12 +26,11 @@ from tvm_codl.kernels.tuner.trials import Trials, append, knobs_of, legal
 from tvm_codl.kernels.tuner.tune import KernelTuner, Settings
 from tvm_codl.kernels.tuner.tuners import NAMES, KnobModel, make_tuner
 from tvm_codl.kernels.workloads import workloads
-from tvm_codl.measure.plan_libraries import partition
 from tvm_codl.measure.wanted_kernels import kernels, network_probes, plan_probes
 from tvm_codl.plan.plan import Placement, uniform_plan
 from tvm_codl.records.kernel import KernelRecord
 from tvm_codl.records.store import RecordStore
-from tvm_codl.relay.prepared import prepare
+from tvm_codl.relay.pipeline import partition, prepare
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from tvm_codl.graph.split import axes
 from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.kernels.transfer import scheduled
 from tvm_codl.plan.plan import Placement
-from tvm_codl.relay.extract import extract
+from tvm_codl.relay.pipeline import extract
 from tvm_codl.runtime.comodule import CoModule
 
 pytestmark = pytest.mark.usefixtures("opencl")

@@ -20,7 +20,7 @@ from tvm_codl.measure.batch import build_batch
 from tvm_codl.measure.probe import Probe
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
-from tvm_codl.relay.extract import extract
+from tvm_codl.relay.pipeline import extract
 
 pytestmark = pytest.mark.usefixtures("opencl")
 

@@ -17,8 +17,8 @@ from tvm_codl.errors import UsageError
 if TYPE_CHECKING:
     from tvm_codl.api import Session
     from tvm_codl.device.spec import Spec
-    from tvm_codl.frontend.model import LoadedModel
     from tvm_codl.plan.plan import Plan
+    from tvm_codl.relay.model import LoadedModel
     from tvm_codl.relay.prepared import Prepared
 
 Command = Callable[..., Any]

@@ -79,7 +79,7 @@ def command(
     from tvm_codl.plan.explain.explanation import explanation_text
     from tvm_codl.plan.explain.what_if import parse_asked, what_if, what_if_text
     from tvm_codl.plan.files import dump_plan, plan_json
-    from tvm_codl.relay.prepared import prepare
+    from tvm_codl.relay.pipeline import prepare
 
     wanted = parse_settings(settings)  # before anything is measured: a bad file is an error now
     prepared = prepare(model)

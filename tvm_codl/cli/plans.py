@@ -54,7 +54,7 @@ def diff(
     else:
         from tvm_codl.measure.offline_costs import NoOfflineCosts, load_costs
         from tvm_codl.plan.explain.prices import Prices
-        from tvm_codl.relay.prepared import prepare
+        from tvm_codl.relay.pipeline import prepare
 
         prepared = prepare(load(source, shape))
         a, b = named_plan(first, prepared), named_plan(second, prepared)
@@ -87,7 +87,7 @@ def verify(source: str, shape: Any, plan: Path, records: Path | None, as_json: b
     from tvm_codl.device.generic import generic_profile
     from tvm_codl.measure.choices import check_settings
     from tvm_codl.measure.offline_costs import load_profile
-    from tvm_codl.relay.prepared import prepare
+    from tvm_codl.relay.pipeline import prepare
 
     prepared = prepare(load(source, shape))
     found = named_plan(str(plan), prepared)

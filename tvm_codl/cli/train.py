@@ -36,7 +36,7 @@ def command(
     operators = None
     if models:
         from tvm_codl.records.workload import Workload
-        from tvm_codl.relay.prepared import prepare
+        from tvm_codl.relay.pipeline import prepare
 
         graphs = [prepare(load(source, shape)).graph for source in models]
         operators = {Workload.of(operator, graph).key for graph in graphs for operator in graph.operators}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_codl.frontend.transposed import _phases
+from tvm_codl.relay.transposed import _phases
 
 
 @st.composite

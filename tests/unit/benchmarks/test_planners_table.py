@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from benchmarks.planners_table import Planners, Variant, markdown, summary
 from tvm_codl.errors import CheckFailed
-from tvm_codl.report.planners import Planners, Variant, markdown, summary
 from tvm_codl.report.statistics import Statistics
 
 

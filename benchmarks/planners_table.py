@@ -1,9 +1,9 @@
-"""The comparison of planners: what one network's run says, the sums over networks, and the README's table."""
+"""The comparison of planners: one network's figures, means over networks, and the table of the results page."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from statistics import geometric_mean
 
 import msgspec
 
@@ -120,13 +120,13 @@ def summary(results: Sequence[Planners]) -> Summary:
     memory = [result.memory for result in results if result.memory is not None]
     return Summary(
         networks=len(results),
-        speedup=_mean(r.speedup for r in results),
+        speedup=geometric_mean(r.speedup for r in results),
         least_speedup=min(r.speedup for r in results),
         efficiency=sum(r.efficiency for r in results) / len(results),
-        against_codl=_mean(r.against(CODL) for r in results),
-        against_greedy=_mean(r.against(GREEDY) for r in results),
-        against_ratio=_mean(r.against(RATIO) for r in results),
-        against_layer_wise=_mean(r.against("layer_wise") for r in results),
+        against_codl=geometric_mean(r.against(CODL) for r in results),
+        against_greedy=geometric_mean(r.against(GREEDY) for r in results),
+        against_ratio=geometric_mean(r.against(RATIO) for r in results),
+        against_layer_wise=geometric_mean(r.against("layer_wise") for r in results),
         losses=sum(r.speedup < NO_LOSS for r in results),
         behind=sum(min(r.against(CODL), r.against(RATIO)) < 1 - EVEN for r in results),
         behind_greedy=sum(r.against(GREEDY) < 1 - EVEN for r in results),
@@ -137,7 +137,7 @@ def summary(results: Sequence[Planners]) -> Summary:
 
 
 def markdown(results: Sequence[Planners]) -> str:
-    """The table of the README: a row a network, and the means."""
+    """A Markdown table, a row a network, and the means."""
     names = list(TITLES)
     heads = ["", *(TITLES[name] for name in names), *(head for head, _ in _COLUMNS)]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
@@ -178,8 +178,3 @@ _COLUMNS: tuple[tuple[str, Callable[[Planners], str]], ...] = (
 
 def _ms(ms: float) -> str:
     return f"{ms:.2f}" if ms < 10 else f"{ms:.1f}" if ms < 100 else f"{ms:.0f}"
-
-
-def _mean(values: Iterable[float]) -> float:
-    logs = [math.log(value) for value in values]
-    return math.exp(sum(logs) / len(logs))

@@ -10,7 +10,7 @@ import tvm
 from tvm import relay
 
 from tests.unit.frontend.onnx_models import random
-from tvm_codl.frontend.fold import TABLE, fold_constants
+from tvm_codl.relay.fold import TABLE, FoldConstants
 
 X, Y = relay.const(np.abs(random(2, 3, 4, 5)) + 1), relay.const(random(3, 1, 1, seed=1))
 CASES: dict[str, Callable[[], relay.Expr]] = {
@@ -40,7 +40,7 @@ def value(module: tvm.IRModule) -> np.ndarray:
 def test_same_as_relay(name: str) -> None:
     module = relay.transform.InferType()(tvm.IRModule.from_expr(CASES[name]()))
     want = value(relay.transform.FoldConstant()(module))
-    got = value(fold_constants(module))
+    got = value(FoldConstants(module))
     assert got.dtype == want.dtype
     np.testing.assert_allclose(got, want, rtol=1e-6)
 
@@ -54,7 +54,7 @@ def test_blocked_layouts_and_integer_division_are_left_to_relay() -> None:
     divided = relay.divide(relay.const(np.array([7], "int32")), relay.const(np.array([2], "int32")))
     for expr in (blocked, divided):
         module = relay.transform.InferType()(tvm.IRModule.from_expr(expr))
-        assert isinstance(fold_constants(module)["main"].body, relay.Call)
+        assert isinstance(FoldConstants(module)["main"].body, relay.Call)
 
 
 def test_long_networks_do_not_exhaust_the_stack() -> None:
@@ -63,13 +63,13 @@ def test_long_networks_do_not_exhaust_the_stack() -> None:
     for _ in range(3000):
         y = relay.tanh(y)
     module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], y)))
-    assert fold_constants(module)["main"].body.op.name == "tanh"
+    assert FoldConstants(module)["main"].body.op.name == "tanh"
 
 
 def test_64_bit_integers_stay_64_bits_wide() -> None:
     """Relay's own ``const`` makes 32-bit integers of an array of 64-bit ones, unless told."""
     big = relay.const(np.array([2**40, -1]), "int64")
     for body in (relay.add(big, big), relay.reshape(big, (2, 1))):
-        module = fold_constants(relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([], body))))
+        module = FoldConstants(relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([], body))))
         assert value(module).dtype == np.int64
         assert value(module).ravel()[0] in (2**40, 2**41)

@@ -1,42 +1,18 @@
-"""A network for inference with as few operators as its arithmetic needs, still in the ONNX layout."""
+"""The pass that merges sums and products by constants, still in NCHW."""
 
 from __future__ import annotations
 
 import numpy as np
-import tvm
 from tvm import relay
 
-from tvm_codl.frontend.fold import fold_constants
-from tvm_codl.frontend.rewrite import Site, as_constant, is_call, rewrite, shape_of, value_of
+from tvm_codl.relay.calls import Site, as_constant, call_pass, is_call, shape_of, value_of
 
 
-def simplify(module: tvm.IRModule) -> tvm.IRModule:
-    """Batch normalisation and other constant scales go into the weights before them, biases become one addition.
-
-    ``ForwardFoldScaleAxis`` is left out on purpose: it also moves a scale that is *computed* (squeeze-and-excitation)
-    into the weights behind it, which are then no longer constant.
-    """
-    passes = relay.transform
-    with tvm.transform.PassContext(opt_level=3, config={"tir.disable_cse_tir": True}):
-        module = passes.InferType()(module)
-        module = passes.DynamicToStatic()(module)
-        module = fold_constants(passes.SimplifyInference()(module))
-        module = fold_constants(passes.CanonicalizeOps()(module))
-        module = merge_constants(module)
-        module = fold_constants(passes.BackwardFoldScaleAxis()(passes.InferType()(module)))
-        module = merge_constants(module)
-        return passes.DeadCodeElimination()(passes.InferType()(module))
-
-
-def merge_constants(module: tvm.IRModule) -> tvm.IRModule:
+def _merge(site: Site) -> relay.Expr | None:
     """Divisions by a constant become products, constants stand on the right, runs of sums or products become one.
 
     Copies of what an operator computed (ONNX's Identity) are dropped.
     """
-    return rewrite(module, _merge)
-
-
-def _merge(site: Site) -> relay.Expr | None:
     if site.op == "copy" and isinstance(site.args[0], relay.Call):
         return site.args[0]
     if site.op not in ("add", "multiply", "divide") or not site.call.checked_type.dtype.startswith("float"):
@@ -54,17 +30,17 @@ def _merge(site: Site) -> relay.Expr | None:
     if inner is not None and site.uses[x] == 1:
         constant = np.asarray(inner + constant if op == "add" else inner * constant)
         x = x.args[0]
-        if inner.ndim >= rank:  # how many axes what is left has does not show
+        if inner.ndim >= rank:  # x may have fewer axes than the constant: keep the constant's
             rank = 0
     if op == "multiply" and is_call(x, "add") and is_call(x.args[0], "nn.conv2d_transpose") and site.uses[x] == 1:
-        # FoldScaleAxis knows no transposed convolution: bring the scale next to it, for ``transposed`` to fold.
+        # FoldScaleAxis skips transposed convolutions: bring the scale next to it, for ScaleTransposed.
         bias = value_of(x.args[1])
         if bias is not None:
             return relay.add(relay.multiply(x.args[0], as_constant(constant)), as_constant(bias * constant))
     if op == "multiply" and constant.size == 1 and _ends_convolution(x):
-        # FoldScaleAxis knows a scale by its having one value for each channel.
+        # FoldScaleAxis takes only scales that have one value for each channel.
         constant = np.full((site.shape[1], 1, 1), constant.reshape(()), constant.dtype)
-    if constant.size == 1 and constant.ndim <= rank:  # one of more axes gives them to the result
+    if constant.size == 1 and constant.ndim <= rank:  # with more axes it would widen the result
         constant = constant.reshape(())
     return getattr(relay, op)(x, as_constant(constant))
 
@@ -73,3 +49,6 @@ def _ends_convolution(x: relay.Expr) -> bool:
     if is_call(x, "add") and value_of(x.args[1]) is not None:
         x = x.args[0]
     return is_call(x, "nn.conv2d")
+
+
+MergeConstants = call_pass("MergeConstants", _merge)

@@ -1,10 +1,10 @@
 """Transposed convolution in NHWC.
 
-TVM's transposed convolutions exist in NCHW only, and their kernels for GPUs are slow.  Each phase of the output, the
-pixels ``stride`` apart, is a convolution of the input with every ``stride``-th tap of the kernel; so all phases are one
-convolution to ``stride² · channels`` channels, whose blocks are then laid out in space (Shi et al. 2016, "Is the
-deconvolution layer the same as a convolutional layer?").  Those whose two strides differ or whose weights are computed are
-brought back to NCHW where they stand.
+TVM has them in NCHW only, with slow kernels for GPUs.  Each phase of the output, the pixels ``stride`` apart, is a
+convolution of the input with every ``stride``-th tap of the kernel; so all phases are one convolution to
+``stride² · channels`` channels, whose blocks are then laid out in space (Shi et al. 2016, "Is the deconvolution layer the
+same as a convolutional layer?").  If the two strides differ or the weights are computed, the operator stays in NCHW,
+between two layout changes.
 """
 
 from __future__ import annotations
@@ -13,15 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import tvm
 from tvm import relay
 
-from tvm_codl.frontend.rewrite import Site, as_constant, is_call, rewrite, shape_of, value_of
-
-
-def rewrite_transposed(module: tvm.IRModule) -> tvm.IRModule:
-    """``module`` without transposed convolutions in NHWC."""
-    return rewrite(rewrite(module, _fold_scale), _rewrite)
+from tvm_codl.relay.calls import Site, as_constant, call_pass, is_call, shape_of, value_of
 
 
 def _weights(call: relay.Call) -> np.ndarray | None:
@@ -33,8 +27,8 @@ def _weights(call: relay.Call) -> np.ndarray | None:
     return value.transpose([layout.index(letter) for letter in "IOHW"])
 
 
-def _fold_scale(site: Site) -> relay.Expr | None:
-    """A constant scale for each channel behind a transposed convolution goes into its weights."""
+def _scale_weights(site: Site) -> relay.Expr | None:
+    """A constant scale of each channel, behind a transposed convolution, goes into its weights."""
     if site.op != "multiply" or not is_call(site.args[0], "nn.conv2d_transpose") or site.uses[site.args[0]] != 1:
         return None
     call, scale = site.args[0], value_of(site.args[1])
@@ -51,15 +45,15 @@ def _fold_scale(site: Site) -> relay.Expr | None:
     )
 
 
-def _spread(weights: np.ndarray, dilation: Sequence[int]) -> np.ndarray:
-    """The kernel with its dilation's gaps as zeros in it."""
+def _dilate(weights: np.ndarray, dilation: Sequence[int]) -> np.ndarray:
+    """The kernel with zeros in the gaps of its dilation."""
     height, width = ((size - 1) * by + 1 for size, by in zip(weights.shape[2:], dilation, strict=True))
     spread = np.zeros((*weights.shape[:2], height, width), weights.dtype)
     spread[:, :, :: dilation[0], :: dilation[1]] = weights
     return spread
 
 
-def _rewrite(site: Site) -> relay.Expr | None:
+def _lower(site: Site) -> relay.Expr | None:
     if site.op != "nn.conv2d_transpose" or str(site.call.attrs.data_layout) != "NHWC":
         return None
     call = relay.Call(site.call.op, list(site.args), site.call.attrs)
@@ -94,7 +88,7 @@ class Phases:
 
 
 def _phases(kernel: int, stride: int, before: int, extent: int, size: int) -> Phases:
-    """Those with the fewest taps, and with the fewest outputs to cut off at the start among these.
+    """With the fewest taps; among these, with the fewest outputs to cut off at the start.
 
     Output ``o`` meets the kernel's tap ``k`` at input ``i`` where ``stride · i + k = o + before`` (ONNX ConvTranspose).
     """
@@ -113,13 +107,13 @@ def _as_convolution(call: relay.Call, data: tuple[int, ...], result: tuple[int, 
     if weights is None or len(strides) > 1:
         return None
     (stride,) = strides
-    weights = _spread(weights, [int(d) for d in attrs.dilation])
+    weights = _dilate(weights, [int(d) for d in attrs.dilation])
     inputs, channels = weights.shape[0] // groups, weights.shape[1]  # of a group
     y, x = (
         _phases(weights.shape[2 + axis], stride, int(attrs.padding[axis]), data[1 + axis], result[1 + axis])
         for axis in (0, 1)
     )
-    if y.first > 0 or x.first > 0:  # its padding is as large as the kernel: rows of the input that it never meets
+    if y.first > 0 or x.first > 0:  # padding as large as the kernel: it skips rows of the input
         return None
     # Depth to space takes channel c·block² + dy·block + dx ("CRD") to pixel (dy, dx) of channel c, which keeps groups
     # together; or (dy·block + dx)·channels + c ("DCR"), which moves neighbouring channels together.
@@ -157,7 +151,7 @@ def _back_to_nchw(call: relay.Call) -> relay.Expr:
     if value is None:
         weights = relay.layout_transform(call.args[1], str(attrs.kernel_layout), "IOHW")
     else:  # TVM's kernels know no dilation
-        value = np.ascontiguousarray(_spread(value, [int(d) for d in dilation]))
+        value = np.ascontiguousarray(_dilate(value, [int(d) for d in dilation]))
         weights, dilation, size = as_constant(value), (1, 1), value.shape[2:]
     result = relay.nn.conv2d_transpose(
         relay.layout_transform(call.args[0], "NHWC", "NCHW"),
@@ -173,3 +167,7 @@ def _back_to_nchw(call: relay.Call) -> relay.Expr:
         kernel_layout="IOHW",
     )
     return relay.layout_transform(result, "NCHW", "NHWC")
+
+
+ScaleTransposed = call_pass("ScaleTransposed", _scale_weights)
+TransposedAsConvolution = call_pass("TransposedAsConvolution", _lower)
