@@ -19,9 +19,9 @@ from tvm.relay.backend.graph_executor_codegen import GraphExecutorCodegen
 
 from tvm_codl.build.kernels import DISABLED_PASSES, PASS_CONFIG
 from tvm_codl.kernels import version
+from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.kernels.target import is_gpu, with_images
-from tvm_codl.kernels.transfer import scheduled
 
 FILE = Path(__file__).with_suffix(".json")
 _DECLARATION = re.compile(r"^__kernel [^{]*;\n", re.MULTILINE)

@@ -18,9 +18,10 @@ from tests.runtime.schedule_cases import OPTIONS, conv
 from tvm_codl.build.library import build
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.load import load_model
+from tvm_codl.kernels.dispatch import plain, scheduled
 from tvm_codl.kernels.register import cpu_target, gpu_target
+from tvm_codl.kernels.reuse import read
 from tvm_codl.kernels.schedules.depthwise import TASK as DEPTHWISE
-from tvm_codl.kernels.transfer import plain, read_records, scheduled
 from tvm_codl.kernels.tuner.builder import BatchBuilder, failed
 from tvm_codl.kernels.tuner.trials import Trials, append, knobs_of, legal
 from tvm_codl.kernels.tuner.tune import KernelTuner, Settings
@@ -152,14 +153,18 @@ def test_tuner_proposes_each_configuration_once_and_none_that_is_known(task: Any
         assert len(seen) == min(200, len(legal(task.config_space)) - 3)
 
 
+def configurations(path: Path) -> list[Any]:
+    return [one.config for one, _ in autotvm.record.load_from_file(str(path))]
+
+
 @pytest.mark.parametrize("name", ["xgb", "climb"])
 def test_tuner_finds_the_best(task: Any, tmp_path: Path, name: str) -> None:
     best = min(formula(task.config_space.get(i)) for i in legal(task.config_space))
     result, runner, _ = tuned(task, tmp_path, trials=40, tuner=name)
     assert runner.ran[0] <= 40 < len(legal(task.config_space))
     assert result.best_ms == pytest.approx(best * 1e3)
-    ((_, record),) = read_records(tmp_path / "best.log")
-    assert formula(record.config) == pytest.approx(best)
+    (config,) = configurations(tmp_path / "best.log")
+    assert formula(config) == pytest.approx(best)
 
 
 @pytest.mark.parametrize("window", [1, 3])
@@ -194,7 +199,7 @@ def test_a_winner_that_wins_again_is_not_written_again(task: Any, tmp_path: Path
     whole = len(legal(task.config_space))
     for trials in range(whole - 4, whole + 1):
         assert tuned(task, tmp_path, trials=trials)[0] is not None
-    winners = [knobs_of(record.config) for _, record in read_records(tmp_path / "best.log")]
+    winners = [knobs_of(config) for config in configurations(tmp_path / "best.log")]
     assert 1 <= len(winners) < 5 and all(one != next for one, next in itertools.pairwise(winners))
 
 
@@ -205,7 +210,7 @@ def test_a_winner_for_other_vectors_is_written_beside(tmp_path: Path) -> None:
     for lanes in (16, 8):
         other = autotvm.task.create(DEPTHWISE, arguments, cpu_target(lanes=lanes))
         tuned(other, tmp_path, trials=4)
-    assert [record.lanes for _, record in read_records(tmp_path / "best.log")] == [16, 8]
+    assert [entry.lanes for entry in read([tmp_path / "best.log"]).entries] == [16, 8]
 
 
 def test_interrupted_run_keeps_what_it_measured(task: Any, tmp_path: Path) -> None:
@@ -228,8 +233,8 @@ def test_interrupted_run_keeps_what_it_measured(task: Any, tmp_path: Path) -> No
 def test_lucky_candidate_does_not_win(task: Any, tmp_path: Path) -> None:
     worst = max(legal(task.config_space), key=lambda i: formula(task.config_space.get(i)))
     result, _, _ = tuned(task, tmp_path, NullRunner(None, lucky=worst), trials=len(legal(task.config_space)))
-    ((_, record),) = read_records(tmp_path / "best.log")
-    assert formula(record.config) < formula(task.config_space.get(worst)) and result.best_ms < 1.0
+    (config,) = configurations(tmp_path / "best.log")
+    assert formula(config) < formula(task.config_space.get(worst)) and result.best_ms < 1.0
 
 
 def test_early_stopping_and_failures(task: Any, tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from tvm_codl.cost.schedules import CONVOLUTION, NONE, PRODUCT, STRIPS, Schedules
 from tvm_codl.cost.table import Integers, Rows, Table
-from tvm_codl.kernels.tiles.many import step_cycles
+from tvm_codl.kernels.tiles import window
+from tvm_codl.kernels.tiles.register_tiles import step_cycles
+from tvm_codl.kernels.tiles.strips import PADDINGS
 
 #: What :func:`work` counts, a column each.  ``launches`` are kernels started, ``one`` is the same for all.
 TERMS = (
@@ -37,6 +39,7 @@ TERMS = (
 )
 #: Bytes that the first and the second cache hold of one operand.
 _NEAR, _FAR = 32 * 1024, 768 * 1024
+_INLINE, _ITEM, _ROOT = map(PADDINGS.index, ("inline", "item", "root"))
 
 
 def work(table: Table, schedules: Schedules) -> dict[str, Rows]:
@@ -78,7 +81,7 @@ def work(table: Table, schedules: Schedules) -> dict[str, Rows]:
     terms = {
         "one": np.ones(n),
         "launches": 1.0
-        + padded * (~strips | (s.padding == 2))
+        + padded * (~strips | (s.padding == _ROOT))
         + s.packs
         + ((s.extra > 0) | (real["bytes_relayout"] > 0)),
         "mac": np.where((s.lanes >= 16) | strips, mac, 0.0),
@@ -105,7 +108,7 @@ def work(table: Table, schedules: Schedules) -> dict[str, Rows]:
         "data_far": np.where(data_held > _FAR, data_again, 0.0),
         "conflict": np.where(tiled, tiles * s.depth * s.columns * _missing(lines_in_a_set(table, s)), 0.0),
         "fetch": np.where(tiled | strips, tiles_of_all * tile_bytes, 0.0),
-        "inline": np.where(strips & padded & (s.padding == 0), mac, 0.0),
+        "inline": np.where(strips & padded & (s.padding == _INLINE), mac, 0.0),
         "exp": real["exponentials"],
         "flops": np.where(tiled | strips, 0.0, real["flops"] / _lanes(table["out_c"])),
         "scalar": np.where((s.task == NONE) & (table["out_c"] % 4 != 0), real["bytes_out"], 0.0),
@@ -172,20 +175,17 @@ _USED = (
 
 
 def _padding(table: Table, s: Schedules, real: dict[str, Rows]) -> tuple[NDArray[np.bool_], Rows]:
-    """Whether zeros are put around the input first, and the bytes of that copy (``schedule/conv2d.py``: ``padded``)."""
-    whole = -(-s.columns_out // s.columns) * s.columns
-    need_h = (s.rows_out - 1) * table["stride"] + (table["kernel_h"] - 1) * table["dilation"] + 1
-    need_w = (whole - 1) * table["stride_w"] + (table["kernel_w"] - 1) * table["dilation_w"] + 1
-    top, left, h, w = table["pad_top"], table["pad_left"], table["in_h"], table["in_w"]
-    windowed = (s.task == CONVOLUTION) | (s.task == STRIPS)
-    padded = windowed & ((top > 0) | (left > 0) | (need_h > h) | (need_w > w))
-    height, width = np.maximum(need_h, top + h), np.maximum(need_w, left + w)
-    copied = np.where(padded, 4.0 * real["batch"] * height * width * table["in_c"], 0.0)
+    """Whether zeros are put around the input first, and the bytes of that copy."""
+    whole = window.whole_tiles(s.columns_out, s.columns)
+    need_h = window.reach(s.rows_out, table["stride"], table["kernel_h"], table["dilation"])
+    need_w = window.reach(whole, table["stride_w"], table["kernel_w"], table["dilation_w"])
+    padded = window.padded(table["in_h"], table["in_w"], table["pad_top"], table["pad_left"], need_h, need_w)
+    needed = padded.needed & ((s.task == CONVOLUTION) | (s.task == STRIPS))
+    copied = np.where(needed, 4.0 * real["batch"] * padded.height * padded.width * table["in_c"], 0.0)
     # A depthwise convolution may copy for each work-item what that one reads, or ask at each load.
-    item_rows = (s.rows - 1) * table["stride"] + (table["kernel_h"] - 1) * table["dilation"] + 1
+    item_rows = window.reach(s.rows, table["stride"], table["kernel_h"], table["dilation"])
     items = real["batch"] * (s.rows_out / s.rows) * (s.channels / s.lanes)
-    by_item = np.where(s.padding == 1, 4.0 * items * item_rows * width * s.lanes, 0.0)
-    copied = np.where((s.task == STRIPS) & padded & (s.padding < 2), by_item, copied)
-    product = s.task == PRODUCT
-    tail = product & (whole != s.columns_out)
-    return padded | tail, np.where(tail, 4.0 * whole * table["in_c"], copied)
+    by_item = np.where(s.padding == _ITEM, 4.0 * items * item_rows * padded.width * s.lanes, 0.0)
+    copied = np.where((s.task == STRIPS) & needed & (s.padding != _ROOT), by_item, copied)
+    tail = (s.task == PRODUCT) & (whole != s.columns_out)
+    return needed | tail, np.where(tail, 4.0 * whole * table["in_c"], copied)

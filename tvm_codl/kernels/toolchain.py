@@ -13,9 +13,10 @@ import tvm_codl.kernels.register  # noqa: F401 - registers our kernels for our t
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
 from tvm_codl.kernels import version
+from tvm_codl.kernels.dispatch import scheduled
+from tvm_codl.kernels.reuse import SHIPPED
 from tvm_codl.kernels.schedules.image import PIXEL
 from tvm_codl.kernels.target import cpu_target, gpu_target, vector_lanes, with_images
-from tvm_codl.kernels.transfer import SHIPPED, scheduled
 
 #: Raise it when regions are timed in another way (runtime/native/coexec/*_time.cc): earlier times are stale then.
 TIMING = 2

@@ -15,7 +15,7 @@ from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.graph.footprint import touched_bytes
 from tvm_codl.kernels.toolchain import Toolchain, toolchain
-from tvm_codl.kernels.tuned_records import used
+from tvm_codl.kernels.reuse import load_tunings
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.guided import Guided, grid_probes, guide
 from tvm_codl.measure.session import Session
@@ -118,7 +118,7 @@ def priced(
 def learner(profile: DeviceProfile, tools: Toolchain) -> Callable[[Iterable[Record]], CostModel]:
     """What makes a cost model of a phone's records, knowing its profile and the tuned kernels that its builds use."""
     facts = DeviceFacts.of(msgspec.to_builtins(profile))
-    tunings = used(tools.records)
+    tunings = load_tunings(tools.records)
     provenance = {"device": profile.name, "build": tools.kernel_id}
     return lambda records: CostModel.fit(samples_of(records, facts), provenance, facts, tunings)
 

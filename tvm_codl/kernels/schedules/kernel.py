@@ -13,24 +13,21 @@ import tvm
 from tvm import autotvm, te
 
 from tvm_codl.kernels.target import group_size
-from tvm_codl.kernels.tiles.tiles import KNOBS, VECTOR_REGISTERS, Problem, Tiles, candidates, choose, fit, from_knobs
+from tvm_codl.kernels.tiles.register_tiles import KNOBS, Problem, Tiles, candidates, choose, fit
 
 TUNED_PAIRS = 4
 
 
-def problem_on(
-    target: tvm.target.Target, rows: int, columns: int, channels: int, depth: int, channels_in: int, lanes: int
-) -> Problem:
-    """The problem with what ``target`` has: a real GPU gives a work-item fewer registers and wants many of them."""
-    threads = group_size(target)
-    registers = VECTOR_REGISTERS if threads == 1 else VECTOR_REGISTERS // 2
-    return Problem(rows, columns, channels, depth, channels_in, lanes, registers, threads)
+def problem_on(rows: int, columns: int, channels: int, depth: int, channels_in: int, lanes: int) -> Problem:
+    """The problem on the current target."""
+    threads = group_size(tvm.target.Target.current())
+    return Problem(rows, columns, channels, depth, channels_in, lanes, threads)
 
 
 def define_tiles(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
     """Declares the knobs to AutoTVM and returns the tiles that ``cfg`` stands for."""
     pairs = candidates(problem, TUNED_PAIRS)
-    default = choose(problem)
+    default = _plain(choose(problem))
     cfg.define_knob("columns", _distinct(default.columns, *(c for c, _ in pairs)))
     cfg.define_knob("blocks", _distinct(default.blocks, *(b for _, b in pairs)))
     cfg.define_knob("unroll", [u for u in (1, 2) if problem.channels_in % u == 0])
@@ -45,9 +42,14 @@ def define_tiles(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
 
 
 def tiles_of(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
+    """The estimate, or those of ``cfg`` made legal."""
     if cfg.is_fallback:
-        return choose(problem)
-    return fit(from_knobs({name: cfg[name].val for name in KNOBS}), problem)
+        return _plain(choose(problem))
+    return _plain(fit(Tiles(**{name: int(cfg[name].val) for name in KNOBS}), problem))
+
+
+def _plain(tiles: Tiles) -> Tiles:
+    return Tiles(*(int(getattr(tiles, name)) for name in KNOBS))
 
 
 def schedule_tile(s: te.Schedule, out: te.Tensor, acc: te.Tensor, tiles: Tiles, rows: bool, gpu: bool) -> None:

@@ -12,7 +12,7 @@ from tvm import autotvm
 from tvm.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
 
 from tvm_codl.errors import UserError
-from tvm_codl.kernels.transfer import plain
+from tvm_codl.kernels.dispatch import plain
 from tvm_codl.records.autotvm import kernel_line
 from tvm_codl.records.kernel import KernelRecord
 from tvm_codl.records.store import RecordStore

@@ -19,9 +19,8 @@ from tvm import autotvm
 from tvm.autotvm.env import GLOBAL_SCOPE
 from tvm.autotvm.measure import MeasureInput, MeasureResult
 
-from tvm_codl.kernels.target import processor_of, vector_lanes
-from tvm_codl.kernels.transfer import Record, plain, read_records, scheduled
-from tvm_codl.kernels.tuned_records import better
+from tvm_codl.kernels.dispatch import key_of, scheduled
+from tvm_codl.kernels.reuse import FROM_USER, Place, Tuning, better, place_of, read
 from tvm_codl.kernels.tuner.builder import BatchBuilder
 from tvm_codl.kernels.tuner.progress import Progress
 from tvm_codl.kernels.tuner.runner import BatchRunner
@@ -32,6 +31,10 @@ from tvm_codl.kernels.tuner.tuners import make_tuner
 GAIN = 0.97
 #: How many of the best are measured again, and how often.
 FINALISTS, ROUNDS = 3, 5
+
+
+#: Processor and lanes: the two processors' kernels of one operator may have equal workloads.
+Key = tuple[str, int, Place]
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -72,14 +75,14 @@ class KernelTuner:
         self.option = autotvm.measure_option(builder=builder, runner=runner)
         with scheduled([*tuning_records, *([best] if best.exists() else [])]) as context:
             self._context = context
-        # The processors' kernels of one operator may have equal workloads.
-        self._written: dict[tuple[str, int, Any], Record] = {}  # what of the file is used
-        for on, record in read_records(best) if best.exists() else ():
-            self._keep((on, record.lanes, record.workload), record)
+        self._written: dict[Key, Tuning] = {}  # of the lines of the file those that are used
+        for tuning in read([best] if best.exists() else []).entries:
+            self._keep(tuning)
 
-    def _keep(self, key: tuple[str, int, Any], record: Record) -> None:
-        if key not in self._written or better(record, self._written[key]):
-            self._written[key] = record
+    def _keep(self, tuning: Tuning) -> None:
+        key = (tuning.processor, tuning.lanes, tuning.place)
+        if key not in self._written or better(tuning, self._written[key]):
+            self._written[key] = tuning
 
     def finished(self, task: Any) -> bool:
         """Whether ``task`` was tuned before, with as many trials as it is to have."""
@@ -169,22 +172,23 @@ class KernelTuner:
         if float(np.median(times[winner])) >= GAIN * float(np.median(times[0])):
             winner = 0
         costs = tuple(sorted(times[winner]))
-        used = self._written.get(_key(task))
+        processor, lanes, place = _key(task)
+        used, config = self._written.get((processor, lanes, place)), inputs[winner].config
         # The file's content names what is measured with it: what is used already is not written again.
-        if used is None or knobs_of(used.config) != knobs_of(inputs[winner].config):
+        if used is None or used.knobs != dict(knobs_of(config)):
             append(self.best, inputs[winner], MeasureResult(costs, 0, 0.0, time.time()))
-            (_, lanes, workload) = _key(task)
-            self._keep(_key(task), Record(workload, inputs[winner].config, float(np.mean(costs)), lanes))
+            mean = float(np.mean(costs))
+            self._keep(Tuning(processor, place, config.to_json_dict(), mean, lanes, FROM_USER))
         seconds = float(np.median(costs))
         return Tuned(
-            _key(task)[0], task.name, float(np.median(times[0])) * 1e3, seconds * 1e3,
+            processor, task.name, float(np.median(times[0])) * 1e3, seconds * 1e3,
             task.flop / seconds / 1e9, len(known), new,
         )  # fmt: skip
 
 
-def _key(task: Any) -> tuple[str, int, Any]:
-    """Processor, lanes and workload, as :func:`~tvm_codl.kernels.transfer.read_records` has them."""
-    return processor_of(task.target), vector_lanes(task.target), plain(task.workload)
+def _key(task: Any) -> Key:
+    processor, lanes, (name, *args) = key_of(task.target, task.workload)
+    return processor, lanes, place_of(name, args)
 
 
 class _Best:

@@ -17,7 +17,8 @@ from tvm.autotvm.tuner import GridSearchTuner, RandomTuner
 from tvm.autotvm.tuner.model_based_tuner import CostModel, ModelBasedTuner, ModelOptimizer
 from tvm.autotvm.tuner.tuner import Tuner
 
-from tvm_codl.kernels.transfer import family_of, plain
+from tvm_codl.kernels.dispatch import plain
+from tvm_codl.kernels.reuse import place_of
 from tvm_codl.kernels.tuner.trials import Pair, knobs_of, legal
 
 NAMES = ("xgb", "random", "gridsearch", "climb")
@@ -188,8 +189,8 @@ def make_tuner(name: str, task: Any, known: Sequence[Pair], relatives: Iterable[
 
 def _extents(workload: tuple[Any, ...]) -> list[float]:
     """The numbers that tell a kernel of a template from another."""
-    family = family_of(workload)
-    return [float(x) for x in (*family.extents, *_numbers(family.common))]
+    place = place_of(workload[0], workload[1:])
+    return [float(x) for x in (*place.extents, *_numbers(place.family))]
 
 
 def _numbers(value: Any) -> list[float]:
