@@ -7,13 +7,18 @@ from typing import Any
 import tvm
 from tvm import autotvm, te
 from tvm.topi.nn.utils import get_pad_tuple
-from tvm.topi.utils import get_const_tuple, traverse_inline
+from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.kernels.reuse import CONV2D as TASK
-from tvm_codl.kernels.schedules.elementwise import schedule_stage
-from tvm_codl.kernels.schedules.image import read_from_image
-from tvm_codl.kernels.schedules.kernel import define_tiles, problem_on, schedule_tile, tiles_of
-from tvm_codl.kernels.target import is_gpu, vector_lanes
+from tvm_codl.kernels.schedules.kernel import (
+    define_tiles,
+    problem_on,
+    schedule_fused,
+    schedule_inputs,
+    schedule_tile,
+    tiles_of,
+)
+from tvm_codl.kernels.target import vector_lanes
 from tvm_codl.kernels.tiles import vectors, window
 
 TAG = "conv2d_nhwc_codl"
@@ -93,33 +98,17 @@ def conv2d(
 
 @autotvm.register_topi_schedule(TASK)
 def schedule_conv2d(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
-    outs = [outs] if isinstance(outs, te.Tensor) else outs
-    s = te.create_schedule([t.op for t in outs])
-    gpu = is_gpu(tvm.target.Target.current())
+    def schedule(s: te.Schedule, out: te.Tensor, conv: te.Tensor) -> None:
+        (acc,) = conv.op.input_tensors
+        channels_in = int(acc.op.input_tensors[0].shape[3])
+        _, rows, columns, _ = get_const_tuple(conv.shape)
+        blocks, lanes = get_const_tuple(acc.shape)[3:]
+        kh, kw = (int(axis.dom.extent) for axis in acc.op.reduce_axis[:2])
+        problem = problem_on(rows, columns, blocks * lanes, kh * kw * channels_in, channels_in, lanes)
+        schedule_inputs(s, acc)
+        schedule_tile(s, out, acc, tiles_of(cfg, problem), rows=True)
 
-    def visit(op: te.Operation) -> None:
-        if op.tag == TAG:
-            _schedule(s, cfg, outs[0], op.output(0), gpu)
-
-    traverse_inline(s, outs[0].op, visit)
-    return s
-
-
-def _schedule(s: te.Schedule, cfg: autotvm.ConfigEntity, out: te.Tensor, conv: te.Tensor, gpu: bool) -> None:
-    (acc,) = conv.op.input_tensors
-    source, weights = acc.op.input_tensors
-    _, rows, columns, _ = get_const_tuple(conv.shape)
-    blocks, lanes = get_const_tuple(acc.shape)[3:]
-    kh, kw = (int(axis.dom.extent) for axis in acc.op.reduce_axis[:2])
-    channels_in = int(source.shape[3])
-    problem = problem_on(rows, columns, blocks * lanes, kh * kw * channels_in, channels_in, lanes)
-    if not conv.op.same_as(out.op):
-        s[conv].compute_inline()
-    for stage in (source, weights):
-        if isinstance(stage.op, te.ComputeOp):
-            schedule_stage(s, stage, gpu)
-    read_from_image(s, weights, acc)
-    schedule_tile(s, out, acc, tiles_of(cfg, problem), rows=True, gpu=gpu)
+    return schedule_fused(outs, TAG, schedule)
 
 
 def _pack(kernel: te.Tensor, positions: int) -> te.Tensor:

@@ -6,14 +6,17 @@ the compiler keeps what neighbouring outputs share.
 
 from __future__ import annotations
 
+import functools
+
 import tvm
 from tvm import autotvm, te
 from tvm.topi.nn.utils import get_pad_tuple
-from tvm.topi.utils import get_const_tuple, traverse_inline
+from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.kernels.reuse import DEPTHWISE as TASK
 from tvm_codl.kernels.schedules.conv2d import lanes_for, padded
-from tvm_codl.kernels.schedules.elementwise import schedule_stage
+from tvm_codl.kernels.schedules.elementwise import schedule_stage, share_out
+from tvm_codl.kernels.schedules.kernel import schedule_fused
 from tvm_codl.kernels.target import is_gpu, vector_lanes
 from tvm_codl.kernels.tiles import strips, window
 from tvm_codl.kernels.tiles.strips import Strips
@@ -59,26 +62,14 @@ def depthwise_conv2d(
 
 @autotvm.register_topi_schedule(TASK)
 def schedule_depthwise(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
-    outs = [outs] if isinstance(outs, te.Tensor) else outs
-    s = te.create_schedule([t.op for t in outs])
-
-    def visit(op: te.Operation) -> None:
-        if op.tag == TAG:
-            _schedule(s, cfg, outs[0], op.output(0))
-
-    traverse_inline(s, outs[0].op, visit)
-    return s
+    return schedule_fused(outs, TAG, functools.partial(_schedule, cfg))
 
 
-def _schedule(s: te.Schedule, cfg: autotvm.ConfigEntity, out: te.Tensor, conv: te.Tensor) -> None:
-    gpu = is_gpu(tvm.target.Target.current())
+def _schedule(cfg: autotvm.ConfigEntity, s: te.Schedule, out: te.Tensor, conv: te.Tensor) -> None:
     (acc,) = conv.op.input_tensors
     source, kernel = acc.op.input_tensors
     _, rows, columns, channels = get_const_tuple(conv.shape)
-    many = int(kernel.shape[3])
-    lanes = _lanes(channels, many)
-    if not conv.op.same_as(out.op):
-        s[conv].compute_inline()
+    lanes = _lanes(channels, int(kernel.shape[3]))
     kh, kw = (int(axis.dom.extent) for axis in acc.op.reduce_axis)
     cut = _strips(cfg, rows, columns, strips.item_work(columns, lanes, kh * kw))
     n, y, x, c = s[out].op.axis
@@ -99,18 +90,13 @@ def _schedule(s: te.Schedule, cfg: autotvm.ConfigEntity, out: te.Tensor, conv: t
     s[acc].vectorize(lane)
     items = s[out].fuse(n, y, block)
     if isinstance(source.op, te.ComputeOp):
-        _schedule_padding(s, out, source, items, lanes, strips.PADDINGS[cut.padding], gpu)
-    if gpu:
-        s[out].bind(items, te.thread_axis("blockIdx.x"))
-    else:
-        s[out].parallel(items)
+        _schedule_padding(s, out, source, items, lanes, strips.PADDINGS[cut.padding])
+    share_out(s[out], items)
 
 
-def _schedule_padding(
-    s: te.Schedule, out: te.Tensor, source: te.Tensor, items, lanes: int, how: str, gpu: bool
-) -> None:
+def _schedule_padding(s: te.Schedule, out: te.Tensor, source: te.Tensor, items, lanes: int, how: str) -> None:
     if how == "root":
-        schedule_stage(s, source, gpu)
+        schedule_stage(s, source)
     elif how == "inline":
         s[source].compute_inline()
     else:

@@ -37,7 +37,6 @@ def schedule_stages(outs: list[te.Tensor] | te.Tensor) -> te.Schedule:
     """Any graph of compute stages, correct on both processors."""
     outs = [outs] if isinstance(outs, te.Tensor) else list(outs)
     s = te.create_schedule([t.op for t in outs])
-    gpu = is_gpu(tvm.target.Target.current())
     roots = _inline(s, [t.op for t in outs])
     attached = _attached(s, outs, roots)
     for op in roots:
@@ -45,19 +44,19 @@ def schedule_stages(outs: list[te.Tensor] | te.Tensor) -> te.Schedule:
             continue
         inner = attached_to(op, attached)
         if op.reduce_axis:
-            _schedule_reduction(s, op, gpu)
+            _schedule_reduction(s, op)
         elif inner is not None:
-            _schedule_epilogue(s, op, inner, gpu)
+            _schedule_epilogue(s, op, inner)
         else:
-            schedule_stage(s, op.output(0), gpu)
+            schedule_stage(s, op.output(0))
     return s
 
 
-def schedule_stage(s: te.Schedule, stage: te.Tensor, gpu: bool) -> None:
+def schedule_stage(s: te.Schedule, stage: te.Tensor) -> None:
     """A stage without reduction at the root: vectors inside, chunks outside."""
     axes = list(s[stage].op.axis)
     if not axes:
-        _scalar(s, stage.op, gpu)
+        _scalar(s, stage.op)
         return
     lanes = stage_lanes(stage.op)
     if lanes == 1 and len(axes) > 1 and is_flat(stage.op):
@@ -71,7 +70,7 @@ def schedule_stage(s: te.Schedule, stage: te.Tensor, gpu: bool) -> None:
         axes = [*axes[:-2], s[stage].fuse(*axes[-2:])]
         extents = [*extents[:-2], extents[-2] * extents[-1]]
     pieces = extents[-1] // lanes
-    last = _finish(s[stage], axes, extents, lanes, 1, gpu)
+    last = _finish(s[stage], axes, extents, lanes, 1)
     # Written out, the condition of each block of a concatenation is a constant.
     compared = any(boundaries(part, part.axis[-1].var) for part in inlined(stage.op) if part.axis)
     if len(axes) > 1 and pieces <= UNROLL and compared:
@@ -126,33 +125,33 @@ def attached_to(op: te.ComputeOp, attached: dict[te.ComputeOp, te.ComputeOp]) ->
     return next((inner for inner, final in attached.items() if final == op), None)
 
 
-def _schedule_epilogue(s: te.Schedule, op: te.ComputeOp, inner: te.ComputeOp, gpu: bool) -> None:
+def _schedule_epilogue(s: te.Schedule, op: te.ComputeOp, inner: te.ComputeOp) -> None:
     lanes = min(stage_lanes(op), stage_lanes(inner))
-    at = _finish(s[op], list(s[op].op.axis), extents_of(op), lanes, reduction_size(inner), gpu)
+    at = _finish(s[op], list(s[op].op.axis), extents_of(op), lanes, reduction_size(inner))
     _accumulate(s, inner.output(0), op.output(0), at, lanes)
 
 
-def _schedule_reduction(s: te.Schedule, op: te.ComputeOp, gpu: bool) -> None:
+def _schedule_reduction(s: te.Schedule, op: te.ComputeOp) -> None:
     """A reduction whose result goes to memory.  The accumulator stays in registers."""
     if not op.axis or op.num_outputs > 1:
-        _plain_reduction(s, op, gpu)
+        _plain_reduction(s, op)
         return
     out = op.output(0)
     by_row = reduces_last(op)
     lanes = 1 if by_row else stage_lanes(op)
     acc = s.cache_write(out, "local")
-    at = _finish(s[out], list(s[out].op.axis), extents_of(op), lanes, reduction_size(op), gpu)
+    at = _finish(s[out], list(s[out].op.axis), extents_of(op), lanes, reduction_size(op))
     if by_row:
         _accumulate_row(s, acc, out, at)
     else:
         _accumulate(s, acc, out, at, lanes)
 
 
-def _plain_reduction(s: te.Schedule, op: te.ComputeOp, gpu: bool) -> None:
+def _plain_reduction(s: te.Schedule, op: te.ComputeOp) -> None:
     if op.axis:
-        _finish(s[op], list(s[op].op.axis), extents_of(op), 1, reduction_size(op), gpu)
+        _finish(s[op], list(s[op].op.axis), extents_of(op), 1, reduction_size(op))
     else:
-        _scalar(s, op, gpu)
+        _scalar(s, op)
 
 
 def _accumulate(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any, lanes: int) -> None:
@@ -184,7 +183,7 @@ def _accumulate_row(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any) -> 
     s[partial].vectorize(lane)
 
 
-def _finish(stage: te.schedule.Stage, axes: list, extents: list[int], lanes: int, work: int, gpu: bool):
+def _finish(stage: te.schedule.Stage, axes: list, extents: list[int], lanes: int, work: int):
     """Cuts ``axes`` into vectors, loops and chunks; returns the axis that encloses one vector.
 
     Axes inside a chunk stay loops, as a fused index would cost a division for each vector.
@@ -202,15 +201,20 @@ def _finish(stage: te.schedule.Stage, axes: list, extents: list[int], lanes: int
     factor = max(d for d in range(1, max(1, min(room, extents[-1])) + 1) if extents[-1] % d == 0)
     outer, inner = stage.split(axes.pop(), factor)
     items = stage.fuse(*axes, outer)
-    if gpu:
-        stage.bind(items, te.thread_axis("blockIdx.x"))
-    else:
-        stage.parallel(items)
+    share_out(stage, items)
     return inside[-1] if inside else inner
 
 
-def _scalar(s: te.Schedule, op: te.ComputeOp, gpu: bool) -> None:
-    if gpu:
+def share_out(stage: te.schedule.Stage, items: te.schedule.IterVar) -> None:
+    """One of ``items`` for each work-item of a GPU or task of a CPU."""
+    if is_gpu(tvm.target.Target.current()):
+        stage.bind(items, te.thread_axis("blockIdx.x"))
+    else:
+        stage.parallel(items)
+
+
+def _scalar(s: te.Schedule, op: te.ComputeOp) -> None:
+    if is_gpu(tvm.target.Target.current()):
         s[op].bind(s[op].fuse(), te.thread_axis("blockIdx.x"))
 
 

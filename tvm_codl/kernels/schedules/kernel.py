@@ -8,14 +8,19 @@ bias, residual and activation cost no pass over memory.  Weights lie as (c // la
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import tvm
 from tvm import autotvm, te
+from tvm.topi.utils import traverse_inline
 
-from tvm_codl.kernels.target import group_size
+from tvm_codl.kernels.schedules.elementwise import schedule_stage
+from tvm_codl.kernels.schedules.image import read_from_image
+from tvm_codl.kernels.target import group_size, is_gpu
 from tvm_codl.kernels.tiles.register_tiles import KNOBS, Problem, Tiles, candidates, choose, fit
 
 TUNED_PAIRS = 4
+Schedule = Callable[[te.Schedule, te.Tensor, te.Tensor], None]
 
 
 def problem_on(rows: int, columns: int, channels: int, depth: int, channels_in: int, lanes: int) -> Problem:
@@ -52,8 +57,32 @@ def _plain(tiles: Tiles) -> Tiles:
     return Tiles(*(int(getattr(tiles, name)) for name in KNOBS))
 
 
-def schedule_tile(s: te.Schedule, out: te.Tensor, acc: te.Tensor, tiles: Tiles, rows: bool, gpu: bool) -> None:
+def schedule_fused(outs: list[te.Tensor] | te.Tensor, tag: str, schedule: Schedule) -> te.Schedule:
+    """Calls ``schedule`` with the fused group's output and the result of its compute tagged ``tag``."""
+    outs = [outs] if isinstance(outs, te.Tensor) else outs
+    s, out = te.create_schedule([t.op for t in outs]), outs[0]
+
+    def visit(op: te.Operation) -> None:
+        if op.tag == tag:
+            if not op.same_as(out.op):
+                s[op].compute_inline()
+            schedule(s, out, op.output(0))
+
+    traverse_inline(s, out.op, visit)
+    return s
+
+
+def schedule_inputs(s: te.Schedule, acc: te.Tensor) -> None:
+    """Padding, and packing at run time, are kernels of their own."""
+    for stage in acc.op.input_tensors:
+        if isinstance(stage.op, te.ComputeOp):
+            schedule_stage(s, stage)
+    read_from_image(s, acc.op.input_tensors[1], acc)
+
+
+def schedule_tile(s: te.Schedule, out: te.Tensor, acc: te.Tensor, tiles: Tiles, rows: bool) -> None:
     """Schedules ``out`` and ``acc``.  ``rows``: the axis before the columns may be cut into rows per work-item."""
+    gpu = is_gpu(tvm.target.Target.current())
     *outer, x, c = s[out].op.axis
     lanes = int(acc.shape[-1])
     # Channels that the last vector does not fill are stored in narrower ones.

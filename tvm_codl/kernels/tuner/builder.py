@@ -24,8 +24,9 @@ from tvm.autotvm.task.space import InstantiationError
 from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.build.library import export
-from tvm_codl.build.pool import Outcome, build_all, last_line
+from tvm_codl.build.pool import Outcome, build_all
 from tvm_codl.records.record import ErrorNo
+from tvm_codl.runtime.error_text import last_line
 
 #: As networks are built, but for the checks of arguments: a fifth of the compiler's time, and none of the kernel's.
 PASS_CONFIG = {"tir.disable_cse_tir": True, "tir.disable_assert": True}

@@ -17,11 +17,11 @@ from tvm.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
 from tvm.autotvm.measure.measure import Runner
 from tvm.autotvm.measure.measure_methods import BuildResult
 
-from tvm_codl.build.pool import last_line
-from tvm_codl.device.deadline import TimeUp, within
-from tvm_codl.errors import CodlError, DeviceError
+from tvm_codl.device.deadline import TimeUp
+from tvm_codl.device.recovery import Log, Lost, Recovery
 from tvm_codl.kernels.target import is_gpu
 from tvm_codl.kernels.tuner.builder import failed
+from tvm_codl.runtime.error_text import last_line
 
 ENTRY = "__tvm_main__"  # the one function of a library that another builder made
 #: A candidate may take this many times as long as the best so far, and this long to be made ready by the driver.
@@ -31,18 +31,9 @@ TRIES = 2
 LOSSES = 5
 #: Libraries that stay loaded: finalists are measured in turn.
 LIBRARIES = 4
-LOAD_S, LEAVE_S = 30.0, 5.0
+LOAD_S = 30.0
 
-Log = Callable[[str], None]
 Keep = Callable[[MeasureInput, MeasureResult], None]
-
-
-class _Lost(Exception):
-    """The phone's session has ended, or cannot be used any more because a call, ``late``, does not return."""
-
-    def __init__(self, words: str, late: TimeUp | None = None) -> None:
-        super().__init__(words)
-        self.late = late
 
 
 class BatchRunner(Runner):
@@ -66,22 +57,18 @@ class BatchRunner(Runner):
         limits: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(timeout, 1)
-        self.phone, self.keep, self.log, self.patience_s = phone, keep, log, patience_s
+        self.phone, self.keep, self.patience_s = phone, keep, patience_s
         self.number, self.repeat, self.min_repeat_ms = number, repeat, min_repeat_ms
         self.limits = limits
         self.best_s = 0.0
-        self._opened = -1
-        self._losses = 0
-        self._libraries: dict[str, Any] = {}
-        self._arguments: tuple[Any, list[Any]] = (None, [])
-        self._stuck: list[object] = []
+        self._recovery = Recovery(phone, LOSSES, log)
         self._together: dict[str, list[str]] = {}  # the functions of libraries not loaded yet
 
     def set_task(self, task: Any) -> None:
         """Starts with another kernel: nothing is known of its times."""
         super().set_task(task)
         self.best_s = 0.0
-        self._forget()
+        self._recovery.loaded.clear()
 
     def get_build_kwargs(self) -> dict[str, Any]:
         """What the device allows, by the names of ``tvm.tir.analysis.verify_gpu_code``."""
@@ -128,18 +115,18 @@ class BatchRunner(Runner):
         for _ in range(TRIES):
             try:
                 costs = self._times(one, built)
-            except _Lost as lost:
-                self._recover(str(lost), lost.late)
+            except Lost as lost:
+                self._recovery.recover(lost, self.patience_s)
                 words = f"the phone's session ended with it: {lost}"
                 continue
             except TimeUp as late:
-                self._recover(str(late), late)
+                self._recovery.recover(late, self.patience_s)
                 number, words = MeasureErrorNo.RUN_TIMEOUT, f"the run was {late}"
                 break
             except tvm.error.TVMError as error:
                 words = last_line(error)
                 break
-            self._losses = 0
+            self._recovery.succeeded()
             seconds = time.monotonic() - started + built.time_cost
             mean = sum(costs) / len(costs)
             self.best_s = min(self.best_s or mean, mean)
@@ -160,7 +147,7 @@ class BatchRunner(Runner):
             )
             return tuple(float(x) for x in evaluate(*arguments).results)
 
-        costs = self._call(self._limit_s(), timed)
+        costs = self._recovery.call(self._limit_s(), timed)
         return tuple(sorted(costs)[1:-1]) if len(costs) > 2 else costs
 
     def _limit_s(self) -> float:
@@ -171,19 +158,17 @@ class BatchRunner(Runner):
 
     def _ready(self, built: BuildResult, device: Any) -> tuple[Any, list[Any]]:
         """The library, loaded unless it was the last one's, and arguments of random numbers."""
-        if self._opened != self.phone.opened:
-            self._forget()
-            self._opened = self.phone.opened
-        if built.filename not in self._libraries:
-            while len(self._libraries) >= LIBRARIES:
-                del self._libraries[next(iter(self._libraries))]
+        loaded, wanted = self._recovery.loaded, (str(device), tuple(built.arg_info))
+        libraries = loaded.setdefault("libraries", {})
+        if built.filename not in libraries:
+            while len(libraries) >= LIBRARIES:
+                del libraries[next(iter(libraries))]
             limit = LOAD_S + READY_S * len(self._together.get(built.filename, ()))
-            self._libraries[built.filename] = self._prepared(limit, lambda: self._load(built, device))
-        wanted = (str(device), tuple(built.arg_info))
-        if self._arguments[0] != wanted:
-            self._arguments = (None, [])
-            self._arguments = (wanted, self._prepared(LOAD_S, lambda: self._filled(built.arg_info, device)))
-        return self._libraries[built.filename], self._arguments[1]
+            libraries[built.filename] = self._prepared(limit, lambda: self._load(built, device))
+        if loaded.get("arguments", ("",))[0] != wanted:
+            loaded.pop("arguments", None)  # freed before others are made
+            loaded["arguments"] = wanted, self._prepared(LOAD_S, lambda: self._filled(built.arg_info, device))
+        return libraries[built.filename], loaded["arguments"][1]
 
     def _load(self, built: BuildResult, device: Any) -> Any:
         remote, path = self.phone.remote, Path(built.filename)
@@ -224,39 +209,11 @@ class BatchRunner(Runner):
         return made
 
     def _prepared(self, limit_s: float, work: Callable[[], Any]) -> Any:
-        """As :meth:`_call` for what comes before a candidate runs: that it takes too long is not the candidate's fault."""
+        """As :meth:`Recovery.call` for what comes before a candidate runs: that it takes too long is not the candidate's fault."""
         try:
-            return self._call(limit_s, work)
+            return self._recovery.call(limit_s, work)
         except TimeUp as late:
-            raise _Lost(f"it was {late} with loading a library", late) from late
-
-    def _call(self, limit_s: float, work: Callable[[], Any]) -> Any:
-        """``work`` on the phone.  Raises :class:`TimeUp`, :class:`_Lost`, and the phone's own errors."""
-        try:
-            return within(limit_s, work)
-        except TimeUp:
-            raise
-        except (CodlError, tvm.error.TVMError, OSError) as error:
-            if isinstance(error, tvm.error.TVMError) and self.phone.alive():
-                raise
-            raise _Lost(last_line(error)) from error
-
-    def _forget(self) -> None:
-        self._libraries, self._arguments = {}, (None, [])
-
-    def _recover(self, words: str, late: TimeUp | None = None) -> None:
-        """Another session on the phone.  Raises :class:`DeviceError` where there is none, or where they all end at once."""
-        self._losses += 1
-        self.phone.drop()
-        if late is not None:
-            late.thread.join(LEAVE_S)
-            if late.thread.is_alive():  # it holds a lock that freeing what was loaded would wait for
-                self._stuck += [self._libraries, self._arguments]
-        self._forget()
-        if self._losses > LOSSES:
-            raise DeviceError("the phone goes away again and again", words, "look at its log")
-        self.log(f"the phone's session has ended ({words}); opening another")
-        self.phone.reopen(self.patience_s, self.log)
+            raise Lost(f"it was {late} with loading a library", late) from late
 
 
 def gpu_limits(profile: Any) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +148,3 @@ def _decoded(line: str, place: str, next: str) -> Pair:
     # Read from a file a task has no workload and no target yet.
     one.task.target = one.target
     return one, result
-
-
-Best = Mapping[tuple[str, Any], Pair]
