@@ -1,8 +1,7 @@
-"""Work: what a kernel does, in numbers that its time is close to proportional to.
+"""Work: the terms whose weighted sum is nearly a kernel's time, the weights being a processor's.  The cost model's prior.
 
-Cycles of the inner loop, tiles and work-items that are started, bytes by operand and by how often they are read, copies
-that the build puts around the kernel (padding, packed weights, channels cut off again, the split axis moved outermost).
-A time is nearly a sum of these, each with a cost of its own on a processor: the prior of the cost model.
+Cycles of the inner loop, tiles and work-items started, bytes by operand and by how often they are read, and the copies
+that the build adds (padding, packed weights, channels cut off again, the split axis moved outermost).
 """
 
 from __future__ import annotations
@@ -16,29 +15,23 @@ from tvm_codl.kernels.tiles import window
 from tvm_codl.kernels.tiles.register_tiles import step_cycles
 from tvm_codl.kernels.tiles.strips import PADDINGS
 
-#: What :func:`work` counts, a column each.  ``launches`` are kernels started, ``one`` is the same for all.
+#: The columns of :func:`work`.  ``launches`` are kernels started, ``one`` is constant.
 TERMS = (
-    *(
-        "one",
-        "launches",
-        "mac",
-        "mac_8",
-        "mac_4",
-        "mac_2",
-        "mac_1",
-        "mac_lone",
-        "tiles",
-        "items",
-        "pack",
-        "weights",
-        "extra",
-    ),
-    *("data", "data_l2", "data_l3", "pad", "pad_l2", "pad_l3", "out", "out_l2", "out_l3"),
+    *("one", "launches", "mac", "mac_8", "mac_4", "mac_2", "mac_1", "mac_lone", "tiles", "items"),
+    *("pack", "weights", "extra", "data", "data_l2", "data_l3", "pad", "pad_l2", "pad_l3", "out", "out_l2", "out_l3"),
     *("slice", "slice_l2", "slice_l3", "relayout", "relayout_scalar", "relayout_near", "relayout_far", "relayout_l3"),
     *("weights_near", "weights_far", "data_near", "data_far", "conflict", "fetch", "inline", "exp", "flops", "scalar"),
 )
 #: Bytes that the first and the second cache hold of one operand.
 _NEAR, _FAR = 32 * 1024, 768 * 1024
+#: A first-level cache: addresses this many bytes apart share a set; the lines of a set; the bytes of a line.
+SET_BYTES, WAYS, LINE = 4096, 12, 64
+#: What a level holds of one operand beside the others.
+L2_BYTES, L3_BYTES = 512 * 1024.0, 8 * 1024 * 1024.0
+_USED = (
+    *("batch", "out_h", "out_w", "out_c", "bytes_in", "bytes_weights", "bytes_out", "bytes_data", "bytes_relayout"),
+    *("exponentials", "flops"),
+)
 _INLINE, _ITEM, _ROOT = map(PADDINGS.index, ("inline", "item", "root"))
 
 
@@ -61,16 +54,16 @@ def work(table: Table, schedules: Schedules) -> dict[str, Rows]:
     items = np.where(tiled | strips, batch * groups * (s.rows_out / s.rows), 0.0)
     weights = np.where(tiled, 4.0 * s.depth * s.channels, real["bytes_weights"])
     padded, copied = _padding(table, s, real)
-    # The weights that are in use between two uses of the same ones decide which cache they come from again.
+    # Weights come again from the smallest cache that holds all that is used in between.
     strip_bytes = 4.0 * s.blocks * s.lanes * s.depth
     held = np.where(s.weights_first == 1, strip_bytes, weights)
     again = np.where(tiled, weights * (batch * s.rows_out * across - 1.0), 0.0)
     data_held = np.where(s.weights_first == 1, real["bytes_data"], 0.0)
     data_again = np.where(tiled & (s.weights_first == 1), (groups - 1.0) * real["bytes_data"], 0.0)
-    # The input that one tile reads: of columns further apart than the window is wide, what lies between is not touched.
+    # Strides wider than the window skip columns of the input.
     reach = np.minimum((s.columns - 1) * table["stride_w"] + table["kernel_w"], s.columns * table["kernel_w"])
     tile_bytes = 4.0 * table["kernel_h"] * reach * np.where(strips, s.lanes, table["in_c"])
-    # Moving the split axis outermost reads one value of each cache line, line after line, as often as a line has values.
+    # Moving the split axis outermost reads one value per cache line, in as many passes as a line has values.
     moved = real["bytes_relayout"]
     plane = np.where(moved > 0, float(LINE) * real["batch"] * real["out_h"] * real["out_w"], 0.0)
     # Cutting channels off is part of that pass where there is one.
@@ -116,14 +109,8 @@ def work(table: Table, schedules: Schedules) -> dict[str, Rows]:
     return {name: value if name in ("one", "launches") else value / 1e3 for name, value in terms.items()}
 
 
-#: A first-level cache: the bytes after which addresses share a set again, and the lines that a set holds.
-SET_BYTES, WAYS, LINE = 4096, 12, 64
-#: What a level holds of one operand beside the others.
-L2_BYTES, L3_BYTES = 512 * 1024.0, 8 * 1024 * 1024.0
-
-
 def _lanes(channels: Integers) -> Rows:
-    """How many values one step of a loop without a register tile handles: the vector that divides the last axis."""
+    """Values per step of a loop without a register tile: the vector that divides the last axis."""
     result = np.ones(len(channels))
     for lanes in (4, 8, 16):
         result = np.where(channels % lanes == 0, float(lanes), result)
@@ -140,7 +127,7 @@ def _levels(name: str, size: Rows) -> dict[str, Rows]:
 
 
 def _missing(lines: Rows) -> Rows:
-    """Which part of the loads misses the first cache, from none below its ways to all."""
+    """The share of loads that miss the first cache: 0 where a set has ways for all ``lines``."""
     result: Rows = np.clip((lines - WAYS + 0.5) / 8.0, 0.0, 1.0)
     return result
 
@@ -148,30 +135,12 @@ def _missing(lines: Rows) -> Rows:
 def lines_in_a_set(table: Table, s: Schedules) -> Rows:
     """How many of a tile's input columns meet in one set of the cache.
 
-    Columns lie a fixed number of bytes apart; where that shares a large power of two with :data:`SET_BYTES`, few sets
-    hold them all, and beyond :data:`WAYS` each step loads them anew.
+    Columns a large power of two of bytes apart share few sets; beyond :data:`WAYS` to a set, each step loads them anew.
     """
     apart = 4 * table["in_c"] * np.where(s.task == PRODUCT, 1, table["stride_w"])
     sets = np.maximum(SET_BYTES // np.maximum(np.gcd(apart, SET_BYTES), LINE), 1)
     result: Rows = s.columns / np.minimum(sets, s.columns)
     return result
-
-
-_USED = (
-    *(
-        "batch",
-        "out_h",
-        "out_w",
-        "out_c",
-        "bytes_in",
-        "bytes_weights",
-        "bytes_out",
-        "bytes_data",
-        "bytes_relayout",
-        "exponentials",
-    ),
-    "flops",
-)
 
 
 def _padding(table: Table, s: Schedules, real: dict[str, Rows]) -> tuple[NDArray[np.bool_], Rows]:

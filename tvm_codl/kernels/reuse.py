@@ -11,7 +11,7 @@ import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -37,18 +37,9 @@ Family = tuple[Any, ...]
 Integers = NDArray[np.int64]
 
 
-class Ranked(Protocol):
-    """What decides between two."""
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def seconds(self) -> float: ...
-
-
 class Place(msgspec.Struct, frozen=True):
-    """A kernel among its relatives: its family, its size (``extents``: rows, channels), and in ``exact`` the rest of what
-    tells it from them: input rows and the padding above and below."""
+    """A kernel among its relatives: its family, its size (``extents``: rows, channels), and the rest of what distinguishes it
+    (``exact``: input rows and the padding above and below)."""
 
     family: Family
     extents: tuple[int, ...]
@@ -56,10 +47,10 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Tuning(msgspec.Struct, frozen=True):
-    """One tuned kernel: where it stands, its AutoTVM configuration (JSON), how fast it was.
+    """One tuned kernel: its place, its AutoTVM configuration (JSON), how fast it was.
 
-    ``lanes`` is how wide the vectors are of the target that it was tuned for; it is used for no other.  Of two for one kernel
-    that of the higher ``rank`` is used, of equal ranks the faster: the times of two phones cannot be compared.
+    It is used only for targets with vectors of ``lanes``.  Of two for one kernel the one of the higher ``rank`` is used, of
+    equal ranks the faster: the times of two phones cannot be compared.
     """
 
     processor: str
@@ -80,7 +71,7 @@ class Tunings(msgspec.Struct, frozen=True):
     entries: tuple[Tuning, ...] = ()
 
     def by_family(self, processor: str, lanes: int) -> dict[Family, list[Tuning]]:
-        """For vectors of ``lanes``; of those for one kernel the better."""
+        """Those for vectors of ``lanes``, the better of two for one kernel."""
         best: dict[Place, Tuning] = {}
         for entry in self.entries:
             if (entry.processor, entry.lanes) != (processor, lanes):
@@ -93,16 +84,16 @@ class Tunings(msgspec.Struct, frozen=True):
         return families
 
 
-def better(one: Ranked, other: Ranked) -> bool:
+def better(one: Tuning, other: Tuning) -> bool:
     """Which of two for the same kernel is used."""
     return (-one.rank, one.seconds) < (-other.rank, other.seconds)
 
 
 def nearest(relatives: Sequence[Tuning], extents: Integers, exact: Integers) -> tuple[NDArray[np.intp], Integers]:
-    """For each of some kernels of one family the index of the configuration that it gets, and where that comes from.
+    """Of kernels of one family the index of the configuration that each gets, and its source.
 
-    It is the kernel's own, or that of the relative whose extents are nearest: by the sum of the logarithms of their
-    ratios; of equals the fastest.  ``extents`` and ``exact`` have shape (kernels, ...), as in :class:`Place`.
+    That is its own, or that of the nearest relative: by the sum of the logarithms of the extents' ratios; of equals the
+    fastest.  ``extents`` and ``exact`` have shape (kernels, ...), as in :class:`Place`.
     """
     order = sorted(range(len(relatives)), key=lambda i: relatives[i].seconds)
     sizes = np.array([relatives[i].place.extents for i in order], dtype=np.int64)

@@ -1,7 +1,7 @@
 """Depthwise convolution in NHWC: vectors run over channels, a strip of output columns stays in registers.
 
-One load feeds one multiply-add, so what counts is to load each input once: the window's columns are written out, and
-the compiler keeps what neighbouring outputs share.
+Each load feeds one multiply-add, so each input should be loaded once: the window's columns are unrolled, and the compiler
+keeps what neighbouring outputs share.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Everything without an inner kernel: element-wise operators, data movement, pooling, reductions, softmax.
 
-One way for all of them, on both processors.  What TVM calls injective is inlined; each stage that is left becomes a
-loop nest of its own, whose innermost axis is cut into vectors and whose outer axes are shared out in chunks: a task on
-the CPU, a work-item on the GPU.  No stage uses local memory or barriers.
+One schedule for all, on both processors.  Injective stages are inlined; each other stage becomes a loop nest whose
+innermost axis is cut into vectors and whose outer axes are shared out in chunks: tasks on the CPU, work-items on the
+GPU.  No stage uses local memory or barriers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tvm_codl.kernels.target import is_gpu, vector_lanes
 
 FEW = 4  # channels
 UNROLL = 32  # vectors of one pixel
-CHUNK = 4096  # results per work-item: with fewer, starting it shows
+CHUNK = 4096  # results per work-item, so that its start costs little
 
 
 def schedule_stages(outs: list[te.Tensor] | te.Tensor) -> te.Schedule:
@@ -66,12 +66,12 @@ def schedule_stage(s: te.Schedule, stage: te.Tensor) -> None:
     else:
         extents = extents_of(stage.op)
     if lanes == 1 and len(axes) > 1 and extents[-1] <= FEW and reads_along_last(stage.op):
-        # A loop over three channels is too short for a compiler's vectors; over a row of them it is not.
+        # A loop over three channels is too short to vectorise; one over a row of them is not.
         axes = [*axes[:-2], s[stage].fuse(*axes[-2:])]
         extents = [*extents[:-2], extents[-2] * extents[-1]]
     pieces = extents[-1] // lanes
     last = _finish(s[stage], axes, extents, lanes, 1)
-    # Written out, the condition of each block of a concatenation is a constant.
+    # Unrolled, the condition of each block of a concatenation is constant.
     compared = any(boundaries(part, part.axis[-1].var) for part in inlined(stage.op) if part.axis)
     if len(axes) > 1 and pieces <= UNROLL and compared:
         s[stage].unroll(last)
@@ -165,7 +165,7 @@ def _accumulate(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any, lanes: 
 
 
 def _accumulate_row(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any) -> None:
-    """A row's sum or maximum in as many partial ones as a vector has lanes."""
+    """A row's sum or maximum by lanes of a vector, reduced at the end."""
     s[acc].compute_at(s[out], at)
     k = s[acc].op.reduce_axis[-1]
     extent = int(k.dom.extent) if isinstance(k.dom.extent, tir.IntImm) else 1

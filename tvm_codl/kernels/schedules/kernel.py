@@ -39,7 +39,7 @@ def define_tiles(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
     cfg.define_knob("rows", _distinct(default.rows, *(r for r in (1, 2, 4) if problem.rows % r == 0)))
     cfg.define_knob("weights_first", _distinct(default.weights_first, 0, 1))
     cfg.define_knob("threads", [1] if default.threads == 1 else _distinct(default.threads, 32, 16, 1))
-    # A tile that does not fit the registers lives in memory: it is slow to run, and ten times slower to compile.
+    # A tile larger than the registers is slow to run, and ten times slower to compile.
     cfg.multi_filter(
         filter=lambda knobs: (knobs["columns"].val + 1) * knobs["blocks"].val + 1 <= max(problem.registers, 3)
     )

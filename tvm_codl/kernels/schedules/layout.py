@@ -38,7 +38,7 @@ def _pack_dense(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> relay.Ex
 
 @topi.nn.conv2d_legalize.register(KEY)
 def _whole_vectors_conv2d(attrs: Any, inputs: Any, types: Any) -> relay.Expr | None:
-    """Channels that no vector divides are computed with zero weights up to the next vector, and cut off."""
+    """Adds zero weights up to whole vectors of channels, and cuts the extra results off."""
     if (attrs.data_layout, attrs.kernel_layout) != ("NHWC", "HWIO") or int(attrs.groups) != 1:
         return None
     shape = [int(d) for d in types[-1].shape]

@@ -1,7 +1,7 @@
 """BatchRunner: AutoTVM's runner over one session that stays open.
 
-Stock AutoTVM asks the tracker for a new session, sends a library and fills its arguments anew for each configuration.
-Here a library of several is sent once and the arguments are made once for a kernel.
+Stock AutoTVM opens a session, sends a library and fills its arguments for each configuration.  Here a library of several
+is sent once, and arguments are made once per kernel.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tvm_codl.kernels.tuner.builder import failed
 from tvm_codl.runtime.error_text import last_line
 
 ENTRY = "__tvm_main__"  # the one function of a library that another builder made
-#: A candidate may take this many times as long as the best so far, and this long to be made ready by the driver.
+#: A candidate may run this many times as long as the best so far; the driver may take this long to prepare it.
 SLOWER, READY_S = 30.0, 10.0
-#: How often the session may end with one candidate, before that candidate is to blame.
+#: A candidate with which the session ended this often has failed.
 TRIES = 2
 LOSSES = 5
 #: Libraries that stay loaded: finalists are measured in turn.
@@ -37,11 +37,11 @@ Keep = Callable[[MeasureInput, MeasureResult], None]
 
 
 class BatchRunner(Runner):
-    """Times what a builder made on ``phone`` (:class:`~tvm_codl.device.connect.Phone`), on the processor of the task's target.
+    """Times built candidates on ``phone`` (:class:`~tvm_codl.device.connect.Phone`), on the processor of the task's target.
 
-    ``number``, ``repeat`` and ``min_repeat_ms`` mean what they mean to ``autotvm.RPCRunner``, and as there the largest and
-    the smallest of more than two repeats are left out.  ``timeout`` seconds are the most for one candidate; with a
-    result to compare with, less.  ``keep`` is called with each result as soon as it is there.
+    ``number``, ``repeat`` and ``min_repeat_ms`` as in ``autotvm.RPCRunner``; as there, the largest and the smallest of more
+    than two repeats are dropped.  A candidate gets ``timeout`` seconds, less once there is a time to compare with.
+    ``keep`` is called with each result as it comes.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class BatchRunner(Runner):
         self._together: dict[str, list[str]] = {}  # the functions of libraries not loaded yet
 
     def set_task(self, task: Any) -> None:
-        """Starts with another kernel: nothing is known of its times."""
+        """Another kernel."""
         super().set_task(task)
         self.best_s = 0.0
         self._recovery.loaded.clear()
@@ -94,7 +94,7 @@ class BatchRunner(Runner):
     def interleaved(
         self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult], rounds: int
     ) -> list[list[float]]:
-        """Seconds of each input, ``rounds`` times in turn, so that drift meets them all alike; none where one fails."""
+        """Seconds of each input, ``rounds`` times in turn, so that drift affects all alike; an empty list where one fails."""
         times: list[list[float]] = [[] for _ in measure_inputs]
         bad: set[int] = set()
         for _ in range(rounds):
@@ -105,7 +105,7 @@ class BatchRunner(Runner):
                         bad.add(index)
                     else:
                         times[index].append(min(result.costs))
-        return [[] if index in bad else found for index, found in enumerate(times)]
+        return [[] if index in bad else seconds for index, seconds in enumerate(times)]
 
     def _measured(self, one: MeasureInput, built: BuildResult) -> MeasureResult:
         if built.error is not None:  # of another builder
@@ -157,7 +157,7 @@ class BatchRunner(Runner):
         return min(self.timeout, READY_S + SLOWER * runs * self.best_s)
 
     def _ready(self, built: BuildResult, device: Any) -> tuple[Any, list[Any]]:
-        """The library, loaded unless it was the last one's, and arguments of random numbers."""
+        """The library, loaded unless it is there already, and arguments of random numbers."""
         loaded, wanted = self._recovery.loaded, (str(device), tuple(built.arg_info))
         libraries = loaded.setdefault("libraries", {})
         if built.filename not in libraries:
@@ -182,7 +182,7 @@ class BatchRunner(Runner):
             remote.remove(name)
 
     def _warm_up(self, module: Any, name: str, built: BuildResult, device: Any) -> None:
-        """Has a driver that can do so compile all kernels of a library at once.
+        """Compiles all kernels of a library at once, where the driver can.
 
         If the session ends with it, the library's candidates are tried one by one.
         """
@@ -198,7 +198,7 @@ class BatchRunner(Runner):
         except tvm.error.TVMError:
             if not self.phone.alive():
                 raise
-            # One of them does not compile: it will say so itself.
+            # One does not compile: its own run will fail.
 
     def _filled(self, arguments: Sequence[tuple[tuple[int, ...], str]], device: Any) -> list[Any]:
         fill = self.phone.remote.get_function("tvm.contrib.random.random_fill")
@@ -209,11 +209,11 @@ class BatchRunner(Runner):
         return made
 
     def _prepared(self, limit_s: float, work: Callable[[], Any]) -> Any:
-        """As :meth:`Recovery.call` for what comes before a candidate runs: that it takes too long is not the candidate's fault."""
+        """As :meth:`Recovery.call`, for what comes before a candidate runs: the candidate is not to blame if it takes too long."""
         try:
             return self._recovery.call(limit_s, work)
         except TimeUp as late:
-            raise Lost(f"it was {late} with loading a library", late) from late
+            raise Lost(f"loading a library was {late}", late) from late
 
 
 def gpu_limits(profile: Any) -> dict[str, int]:

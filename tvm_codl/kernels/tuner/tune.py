@@ -1,7 +1,7 @@
-"""Tunes kernels on a phone: estimate and relatives first, then a tuner's proposals, and the winner measured once more.
+"""Tunes kernels on a phone: the estimate and a relative's configuration first, then a tuner's proposals.
 
-Of many candidates one may have been lucky, so what is written as best has won against the estimate measured in turn with
-it, so that a machine's drift decides nothing.
+One of many candidates may have been lucky, so the best few are measured again in turn with the estimate: the machine's
+drift affects all alike.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Key = tuple[str, int, Place]
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """``trials`` configurations of a kernel at most; ``early_stopping`` many without a better one end it (0: never)."""
+    """At most ``trials`` configurations of a kernel; it ends after ``early_stopping`` without a better one (0: never)."""
 
     trials: int = 64
     early_stopping: int = 0
@@ -46,8 +46,8 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Tuned(msgspec.Struct, frozen=True):
-    """What came of one kernel.  Times in ms, of the estimate and of the configuration that is written as best, measured
-    in turn; ``trials`` are those on record, ``new`` those of this run."""
+    """The result of one kernel.  Times in ms of the estimate and of the best, measured in turn; ``trials`` on record,
+    ``new`` in this run."""
 
     processor: str
     task: str
@@ -95,7 +95,7 @@ class KernelTuner:
     def tune(self, task: Any, prefix: str = "") -> Tuned | None:
         """Tunes ``task``; None where nothing of it runs.
 
-        What is on record is not measured again.  Raises :class:`DeviceError` where the phone does not come back.
+        Trials on record are not repeated.  Raises :class:`DeviceError` where the phone does not come back.
         """
         known = self.trials.known(task)
         left = self._left(task, known)

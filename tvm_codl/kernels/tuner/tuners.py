@@ -1,7 +1,7 @@
-"""What to try next: AutoTVM's tuners, a cost model over our knobs for its model-based one, and a hill climber.
+"""What to try next: AutoTVM's tuners, its model-based one with a cost model over our knobs, and a hill climber.
 
-AutoTVM's own ``XGBTuner`` extracts features of lowered loops in a pool of processes, which cannot take knobs that are
-words, and asks for a ranking loss that xgboost has given up since 2.0; our knobs say more, and cost nothing to read.
+AutoTVM's own ``XGBTuner`` does not work here: its features cannot take knobs that are words, and xgboost 2.0 dropped its
+ranking loss.
 """
 
 from __future__ import annotations
@@ -73,15 +73,14 @@ class KnobModel(CostModel):
         self._booster = xgboost.train({**PARAMETERS, "nthread": self.threads}, data, TREES)
 
     def _features(self, config: Any, extents: Sequence[float]) -> list[float]:
-        numbers = []
-        for name, value in knobs_of(config):
-            words = self._words.get(name, [])
-            numbers.append(
-                float(value) if not isinstance(value, str) else float(words.index(value) if value in words else -1)
-            )
+        numbers = [float(self._index(name, v) if isinstance(v, str) else v) for name, v in knobs_of(config)]
         # A tile that divides its extent leaves no tail.
         tails = [extent % max(number, 1) / max(extent, 1) for extent in extents for number in numbers[:2]]
         return [*numbers, math.prod(numbers[:2]), *extents, *tails]
+
+    def _index(self, name: str, word: str) -> int:
+        words = self._words.get(name, [])
+        return words.index(word) if word in words else -1
 
 
 class Exhaustive(ModelOptimizer):
@@ -146,12 +145,12 @@ class HillClimb(Tuner):
 
     def _around(self) -> list[int]:
         here = dict(knobs_of(self.space.get(self._best)))
-        found = []
+        neighbours = []
         for index in self._legal:
             changed = {n for n, value in knobs_of(self.space.get(index)) if value != here[n]}
             if index not in self.visited and (len(changed) <= 1 or changed <= {"columns", "blocks"}):
-                found.append((len(changed - {"columns", "blocks"}), index))
-        return [index for _, index in sorted(found)]
+                neighbours.append((len(changed - {"columns", "blocks"}), index))
+        return [index for _, index in sorted(neighbours)]
 
 
 _MAKERS: dict[str, Callable[[Any], Tuner]] = {
