@@ -8,6 +8,7 @@ operator can use the whole operator's.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -75,11 +76,10 @@ def step_cycles(columns: Size, blocks: Size, depth: Size, lanes: Size) -> Any:
 
 
 def cycles(problem: Problem, columns: Size, blocks: Size) -> Any:
-    """Estimated cycles for each step of the reduction over the whole problem; infinite where registers run out."""
+    """Estimated cycles for each step of the reduction over the whole problem."""
     tiles = -(-problem.columns // columns) * (problem.blocks // blocks) * problem.rows
     tail = np.where(problem.columns % columns, 1.03, 1.0)  # a wider copy of the input
-    spent = tiles * step_cycles(columns, blocks, problem.depth, problem.lanes) * tail
-    return np.where((columns + 1) * blocks + 1 > problem.registers, np.inf, spent)
+    return tiles * step_cycles(columns, blocks, problem.depth, problem.lanes) * tail
 
 
 def candidates(problem: Problem, limit: int) -> list[tuple[int, int]]:
@@ -89,11 +89,18 @@ def candidates(problem: Problem, limit: int) -> list[tuple[int, int]]:
     return [(int(columns[i]), int(blocks[i])) for i in order if np.isfinite(costs[0, i])]
 
 
-def _costs(problem: Problem) -> tuple[Any, Integers, Integers]:
-    """Cycles of shape (problems, tiles), infinite for illegal ones, and the tiles: of equals the first is best."""
-    columns, blocks = (a.ravel() for a in np.mgrid[1 : problem.registers - 1, 1 : MOST_BLOCKS + 1])
+@lru_cache
+def _tiles(registers: int) -> tuple[Integers, Integers]:
+    """Columns and blocks of the tiles that fit the registers; of two that cost the same the first is better."""
+    columns, blocks = (a.ravel() for a in np.mgrid[1:registers, 1 : MOST_BLOCKS + 1])
     order = np.lexsort((-blocks, columns + blocks))
-    columns, blocks = columns[order], blocks[order]
+    order = order[((columns + 1) * blocks + 1 <= registers)[order]]
+    return columns[order], blocks[order]
+
+
+def _costs(problem: Problem) -> tuple[Any, Integers, Integers]:
+    """Cycles of shape (problems, tiles), infinite where a tile is illegal, and the tiles."""
+    columns, blocks = _tiles(problem.registers)
     each = {n: np.atleast_1d(getattr(problem, n))[:, None] for n in ("rows", "columns", "channels", "depth", "lanes")}
     many = Problem(**each, channels_in=1, threads=problem.threads)
     legal = (many.blocks % blocks == 0) & (columns <= many.columns)
