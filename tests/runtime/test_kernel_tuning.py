@@ -191,7 +191,7 @@ def test_second_run_measures_nothing_and_more_trials_go_on(task: Any, tmp_path: 
     again, runner, _ = tuned(task, tmp_path, trials=12)
     assert again is None and runner.ran[0] == 0
     more, runner, trials = tuned(task, tmp_path, trials=20)
-    assert runner.ran[0] == 8 == more.new and more.trials == 20 == len(trials.known(task))
+    assert runner.ran[0] == 8 == more.new and more.trials == 20 == len(trials.find(task))
 
 
 def test_a_winner_that_wins_again_is_not_written_again(task: Any, tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_interrupted_run_keeps_what_it_measured(task: Any, tmp_path: Path) -> No
     runner = Interrupted(None)
     with pytest.raises(KeyboardInterrupt):
         tuned(task, tmp_path, runner, trials=20)
-    done = len(Trials(tmp_path / "all.log", None).known(task))
+    done = len(Trials(tmp_path / "all.log", None).find(task))
     assert done == runner.ran[0] > 5
     result, runner, _ = tuned(task, tmp_path, trials=20)
     assert runner.ran[0] == 20 - done and result.trials == 20
@@ -241,7 +241,7 @@ def test_early_stopping_and_failures(task: Any, tmp_path: Path) -> None:
     every = frozenset(legal(task.config_space)) - {0}
     result, runner, trials = tuned(task, tmp_path, NullRunner(None, fails=every), trials=60, early_stopping=8)
     assert 8 <= runner.ran[0] < 20 and result.best_ms == result.estimate_ms
-    assert sum(r.error_no != 0 for _, r in trials.known(task)) == runner.ran[0] - 1
+    assert sum(r.error_no != 0 for _, r in trials.find(task)) == runner.ran[0] - 1
     again, runner, _ = tuned(task, tmp_path, trials=60, early_stopping=8)
     assert again is None and runner.ran[0] == 0
 
@@ -252,7 +252,7 @@ def test_trials_survive_a_half_written_line_and_other_files_are_refused(task: An
     append(path, one, MeasureResult((1e-3,), 0, 0.1, 1.0))
     whole = path.read_text()
     path.write_text(whole + whole[:40])
-    assert len(Trials(path, None).known(task)) == 1 and path.read_text() == whole
+    assert len(Trials(path, None).find(task)) == 1 and path.read_text() == whole
     path.write_text(whole + "{}\n")
     with pytest.raises(UserError, match=r"all.log:2 is no tuning record") as raised:
         Trials(path, None)
@@ -275,7 +275,7 @@ def test_store_remembers_for_its_device_alone(task: Any, tmp_path: Path) -> None
         trials.keep(inputs[0], MeasureResult((1e-3, 2e-3), 0, 0.1, 1.0))
         trials.keep(inputs[1], failed(MeasureErrorNo.COMPILE_HOST, "no", 0.1))
         trials.keep(inputs[2], failed(MeasureErrorNo.RUNTIME_DEVICE, "the phone died", 0.1))
-        known = {one.config.index: result for one, result in Trials(None, store, "phone").known(task)}
+        known = {one.config.index: result for one, result in Trials(None, store, "phone").find(task)}
         assert known[inputs[0].config.index].costs == (1e-3, 2e-3)
         assert known[inputs[1].config.index].error_no == MeasureErrorNo.COMPILE_HOST
         assert inputs[2].config.index not in known  # it may have been the phone
@@ -283,11 +283,11 @@ def test_store_remembers_for_its_device_alone(task: Any, tmp_path: Path) -> None
         trials.keep(inputs[2], again)
         log = tmp_path / "all.log"
         append(log, inputs[2], again)  # the same trial in both
-        for known_now in (trials.known(task), Trials(log, store, "phone").known(task)):
+        for known_now in (trials.find(task), Trials(log, store, "phone").find(task)):
             assert inputs[2].config.index in [one.config.index for one, _ in known_now]
-        assert not Trials(log, None).known(task)
-        assert not Trials(None, store, "another phone").known(task)
-        again = [one.config.index for one, _ in Trials(None, store, "phone", retry_failed=True).known(task)]
+        assert not Trials(log, None).find(task)
+        assert not Trials(None, store, "another phone").find(task)
+        again = [one.config.index for one, _ in Trials(None, store, "phone", retry_failed=True).find(task)]
         assert again == [inputs[0].config.index]
 
 

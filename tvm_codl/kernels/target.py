@@ -98,7 +98,7 @@ def host_processor() -> str:
         words = set(Path("/proc/cpuinfo").read_text().split())
     except OSError:
         return ""
-    return next((known for known, needed in _KNOWN if needed <= words), "")
+    return next((name for name, needed in _KNOWN if needed <= words), "")
 
 
 def _register_lanes(llvm: str) -> int:

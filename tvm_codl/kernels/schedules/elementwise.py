@@ -38,15 +38,13 @@ def schedule_stages(outs: list[te.Tensor] | te.Tensor) -> te.Schedule:
     outs = [outs] if isinstance(outs, te.Tensor) else list(outs)
     s = te.create_schedule([t.op for t in outs])
     roots = _inline(s, [t.op for t in outs])
-    attached = _attached(s, outs, roots)
+    inner = _attached(outs, roots)
+    if inner is not None:
+        _schedule_epilogue(s, outs[0].op, inner)
+        return s
     for op in roots:
-        if op in attached:
-            continue
-        inner = attached_to(op, attached)
         if op.reduce_axis:
             _schedule_reduction(s, op)
-        elif inner is not None:
-            _schedule_epilogue(s, op, inner)
         else:
             schedule_stage(s, op.output(0))
     return s
@@ -111,18 +109,14 @@ def _inline(s: te.Schedule, outputs: list[te.Operation]) -> list[te.ComputeOp]:
     return roots
 
 
-def _attached(s: te.Schedule, outs: list[te.Tensor], roots: list[te.ComputeOp]) -> dict[te.ComputeOp, te.ComputeOp]:
+def _attached(outs: list[te.Tensor], roots: list[te.ComputeOp]) -> te.ComputeOp | None:
     """The reduction that the output's element-wise tail continues, if there is one and it has the output's shape."""
     final = outs[0].op
     if len(outs) != 1 or len(roots) != 2 or final.reduce_axis or not final.same_as(roots[0]):
-        return {}
+        return None
     inner = roots[1]
     same = inner.num_outputs == 1 and inner.reduce_axis and extents_of(inner) == extents_of(final) and inner.axis
-    return {inner: final} if same and not reduces_last(inner) and used_in_place(final, inner) else {}
-
-
-def attached_to(op: te.ComputeOp, attached: dict[te.ComputeOp, te.ComputeOp]) -> te.ComputeOp | None:
-    return next((inner for inner, final in attached.items() if final == op), None)
+    return inner if same and not reduces_last(inner) and used_in_place(final, inner) else None
 
 
 def _schedule_epilogue(s: te.Schedule, op: te.ComputeOp, inner: te.ComputeOp) -> None:
@@ -133,8 +127,11 @@ def _schedule_epilogue(s: te.Schedule, op: te.ComputeOp, inner: te.ComputeOp) ->
 
 def _schedule_reduction(s: te.Schedule, op: te.ComputeOp) -> None:
     """A reduction whose result goes to memory.  The accumulator stays in registers."""
-    if not op.axis or op.num_outputs > 1:
-        _plain_reduction(s, op)
+    if not op.axis:
+        _scalar(s, op)
+        return
+    if op.num_outputs > 1:
+        _finish(s[op], list(s[op].op.axis), extents_of(op), 1, reduction_size(op))
         return
     out = op.output(0)
     by_row = reduces_last(op)
@@ -145,13 +142,6 @@ def _schedule_reduction(s: te.Schedule, op: te.ComputeOp) -> None:
         _accumulate_row(s, acc, out, at)
     else:
         _accumulate(s, acc, out, at, lanes)
-
-
-def _plain_reduction(s: te.Schedule, op: te.ComputeOp) -> None:
-    if op.axis:
-        _finish(s[op], list(s[op].op.axis), extents_of(op), 1, reduction_size(op))
-    else:
-        _scalar(s, op)
 
 
 def _accumulate(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any, lanes: int) -> None:

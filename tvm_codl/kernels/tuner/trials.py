@@ -68,7 +68,7 @@ class Trials:
         if self.store is not None:
             self.store.add_kernels([kernel_record(one, result, self.device, self.profile)])
 
-    def known(self, task: Any) -> list[Pair]:
+    def find(self, task: Any) -> list[Pair]:
         """The trials of ``task``, with the configurations of its present space."""
         numbers = {knobs_of(task.config_space.get(i)): i for i in legal(task.config_space)}
         key = (str(task.target), plain(task.workload))
@@ -78,7 +78,7 @@ class Trials:
             if knobs in numbers and (result.error_no not in PASSING or len(self._passed[(*key, knobs)]) > 1)
         ]
 
-    def relatives(self, task: Any) -> Iterator[list[Pair]]:
+    def find_relatives(self, task: Any) -> Iterator[list[Pair]]:
         """The trials of other kernels of the same template and target, kernel by kernel."""
         own = plain(task.workload)
         for (target, workload), trials in self._known.items():

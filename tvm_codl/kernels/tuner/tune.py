@@ -86,34 +86,34 @@ class KernelTuner:
 
     def finished(self, task: Any) -> bool:
         """Whether ``task`` was tuned before, with as many trials as it is to have."""
-        known = self.trials.known(task)
-        return _key(task) in self._written and (self._left(task, known) <= 0 or self._settled(known))
+        recorded = self.trials.find(task)
+        return _key(task) in self._written and (self._count_left(task, recorded) <= 0 or self._is_settled(recorded))
 
-    def _left(self, task: Any, known: Sequence[Pair]) -> int:
-        return min(self.settings.trials, len(legal(task.config_space))) - len(known)
+    def _count_left(self, task: Any, recorded: Sequence[Pair]) -> int:
+        return min(self.settings.trials, len(legal(task.config_space))) - len(recorded)
 
     def tune(self, task: Any, prefix: str = "") -> Tuned | None:
         """Tunes ``task``; None where nothing of it runs.
 
         Trials on record are not repeated.  Raises :class:`DeviceError` where the phone does not come back.
         """
-        known = self.trials.known(task)
-        left = self._left(task, known)
-        before = len(known)
+        recorded = self.trials.find(task)
+        left = self._count_left(task, recorded)
+        before = len(recorded)
         silent, GLOBAL_SCOPE.silent = GLOBAL_SCOPE.silent, True
         progress = Progress(prefix, before + max(0, left), before)
         try:
-            known += self._first(task, known, left, progress)
-            left -= len(known) - before
-            if left > 0 and not self._settled(known):
-                tuner = make_tuner(self.settings.tuner, task, known, self.trials.relatives(task))
+            recorded += self._measure_first(task, recorded, left, progress)
+            left -= len(recorded) - before
+            if left > 0 and not self._is_settled(recorded):
+                tuner = make_tuner(self.settings.tuner, task, recorded, self.trials.find_relatives(task))
                 with contextlib.suppress(TimeIsUp):
                     tuner.tune(
                         n_trial=left, measure_option=self.option, callbacks=[progress, self._in_time],
                         early_stopping=self.settings.early_stopping or None,
                     )  # fmt: skip
-            known = self.trials.known(task)
-            tuned = self._confirmed(task, known, len(known) - before)
+            recorded = self.trials.find(task)
+            tuned = self._confirm(task, recorded, len(recorded) - before)
         finally:
             GLOBAL_SCOPE.in_tuning, GLOBAL_SCOPE.silent = False, silent
         progress.finish(
@@ -127,22 +127,22 @@ class KernelTuner:
         if time.monotonic() > self.deadline:
             raise TimeIsUp
 
-    def _settled(self, known: Sequence[Pair]) -> bool:
+    def _is_settled(self, recorded: Sequence[Pair]) -> bool:
         """Whether the last ``early_stopping`` trials on record brought nothing better."""
         patience = self.settings.early_stopping
-        ordered = sorted(known, key=lambda pair: pair[1].timestamp)
+        ordered = sorted(recorded, key=lambda pair: pair[1].timestamp)
         times = [float(np.mean(r.costs)) if r.error_no == 0 else float("inf") for _, r in ordered]
         return 0 < patience <= len(times) - 1 - int(np.argmin(times)) if times else False
 
-    def _first(self, task: Any, known: Sequence[Pair], left: int, progress: Progress) -> list[Pair]:
-        """The estimate (the first value of each knob) and the configuration of a relative, unless they are known."""
+    def _measure_first(self, task: Any, recorded: Sequence[Pair], left: int, progress: Progress) -> list[Pair]:
+        """The estimate (the first value of each knob) and the configuration of a relative, unless they are on record."""
         space = task.config_space
         wanted = [0] if space.is_index_valid(0) else []
         suggestion = self._context.suggestion(task.target, task.workload)
         if suggestion is not None:
             knobs = knobs_of(suggestion)
             wanted += [index for index in legal(space) if knobs_of(space.get(index)) == knobs]
-        have = {one.config.index for one, _ in known}
+        have = {candidate.config.index for candidate, _ in recorded}
         new = [index for index in dict.fromkeys(wanted) if index not in have][: max(0, left)]
         if not new:
             return []
@@ -156,9 +156,9 @@ class KernelTuner:
         inputs = [MeasureInput(task.target, task, task.config_space.get(index)) for index in indices]
         return inputs, batch(inputs)
 
-    def _confirmed(self, task: Any, known: Sequence[Pair], new: int) -> Tuned | None:
+    def _confirm(self, task: Any, recorded: Sequence[Pair], new: int) -> Tuned | None:
         """Measures the best few in turn with the estimate and writes the winner."""
-        good = sorted((p for p in known if p[1].error_no == 0), key=lambda pair: float(np.mean(pair[1].costs)))
+        good = sorted((p for p in recorded if p[1].error_no == 0), key=lambda pair: float(np.mean(pair[1].costs)))
         if not good:
             return None
         estimate = next((pair for pair in good if pair[0].config.index == 0), good[0])
@@ -182,7 +182,7 @@ class KernelTuner:
         seconds = float(np.median(costs))
         return Tuned(
             processor, task.name, float(np.median(times[0])) * 1e3, seconds * 1e3,
-            task.flop / seconds / 1e9, len(known), new,
+            task.flop / seconds / 1e9, len(recorded), new,
         )  # fmt: skip
 
 

@@ -161,10 +161,10 @@ _MAKERS: dict[str, Callable[[Any], Tuner]] = {
 }
 
 
-def make_tuner(name: str, task: Any, known: Sequence[Pair], relatives: Iterable[Sequence[Pair]]) -> Tuner:
-    """A tuner that knows ``known``, proposes none of it again, and learns from ``relatives`` if it can learn."""
+def make_tuner(name: str, task: Any, recorded: Sequence[Pair], relatives: Iterable[Sequence[Pair]]) -> Tuner:
+    """A tuner that knows ``recorded``, proposes none of it again, and learns from ``relatives`` if it can learn."""
     tuner = _MAKERS[name](task)
-    seen = {one.config.index for one, _ in known}
+    seen = {one.config.index for one, _ in recorded}
     propose = tuner.next_batch
 
     def next_batch(size: int) -> list[Any]:
@@ -176,9 +176,9 @@ def make_tuner(name: str, task: Any, known: Sequence[Pair], relatives: Iterable[
     tuner.next_batch = next_batch
     if isinstance(tuner, XGBTuner):
         tuner.learn_from(relatives)
-    if known:
-        tuner.update([one for one, _ in known], [result for _, result in known])
-        succeeded = [pair for pair in known if pair[1].error_no == 0]
+    if recorded:
+        tuner.update([one for one, _ in recorded], [result for _, result in recorded])
+        succeeded = [pair for pair in recorded if pair[1].error_no == 0]
         if succeeded:
             best = min(succeeded, key=lambda pair: float(np.mean(pair[1].costs)))
             tuner.best_flops = task.flop / float(np.mean(best[1].costs))
