@@ -30,8 +30,8 @@ from tvm_codl.cost.held_out import hold_out
 from tvm_codl.cost.training import choose
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.load import load_model
-from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.kernels.reuse import load_tunings
+from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.measure.probe import Probe, split_probes, whole_probes
 from tvm_codl.measure.workflow import Prepared, measuring, prepare
 from tvm_codl.plan.candidates import preferred_cuts

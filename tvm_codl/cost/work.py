@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_codl.cost.schedules import CONVOLUTION, NONE, PRODUCT, STRIPS, Schedules
-from tvm_codl.cost.table import Integers, Rows, Table
-from tvm_codl.kernels.tiles import window
+from tvm_codl.cost.table import Rows, Table
+from tvm_codl.kernels.tiles import vectors, window
 from tvm_codl.kernels.tiles.register_tiles import step_cycles
 from tvm_codl.kernels.tiles.strips import PADDINGS
 
@@ -49,8 +49,8 @@ def work(table: Table, schedules: Schedules) -> dict[str, Rows]:
     steps = step_cycles(s.columns, s.blocks, s.depth, s.lanes)
     tiles = batch * across * groups * s.rows_out
     mac = np.where(tiled, tiles * s.depth * steps, 0.0)
-    vectors = batch * s.rows_out * across * s.columns * np.maximum(s.channels // s.lanes, 1)
-    mac = np.where(strips, vectors * s.depth, mac)
+    strip_vectors = batch * s.rows_out * across * s.columns * np.maximum(s.channels // s.lanes, 1)
+    mac = np.where(strips, strip_vectors * s.depth, mac)
     items = np.where(tiled | strips, batch * groups * (s.rows_out / s.rows), 0.0)
     weights = np.where(tiled, 4.0 * s.depth * s.channels, real["bytes_weights"])
     padded, copied = _padding(table, s, real)
@@ -103,18 +103,12 @@ def work(table: Table, schedules: Schedules) -> dict[str, Rows]:
         "fetch": np.where(tiled | strips, tiles_of_all * tile_bytes, 0.0),
         "inline": np.where(strips & padded & (s.padding == _INLINE), mac, 0.0),
         "exp": real["exponentials"],
-        "flops": np.where(tiled | strips, 0.0, real["flops"] / _lanes(table["out_c"])),
+        "flops": np.where(
+            tiled | strips, 0.0, real["flops"] / vectors.lanes_for(table["out_c"], 16, vectors.STAGE_WIDTHS)
+        ),
         "scalar": np.where((s.task == NONE) & (table["out_c"] % 4 != 0), real["bytes_out"], 0.0),
     }
     return {name: value if name in ("one", "launches") else value / 1e3 for name, value in terms.items()}
-
-
-def _lanes(channels: Integers) -> Rows:
-    """Values per step of a loop without a register tile: the vector that divides the last axis."""
-    result = np.ones(len(channels))
-    for lanes in (4, 8, 16):
-        result = np.where(channels % lanes == 0, float(lanes), result)
-    return result
 
 
 def _levels(name: str, size: Rows) -> dict[str, Rows]:

@@ -14,8 +14,8 @@ from tvm_codl.cost.model import CostModel, samples_of
 from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.graph.footprint import touched_bytes
-from tvm_codl.kernels.toolchain import Toolchain, toolchain
 from tvm_codl.kernels.reuse import load_tunings
+from tvm_codl.kernels.toolchain import Toolchain, toolchain
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.guided import Guided, grid_probes, guide
 from tvm_codl.measure.session import Session

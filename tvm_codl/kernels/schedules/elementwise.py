@@ -27,6 +27,7 @@ from tvm_codl.kernels.schedules.access import (
     used_in_place,
 )
 from tvm_codl.kernels.target import is_gpu, vector_lanes
+from tvm_codl.kernels.tiles import vectors
 
 FEW = 4  # channels
 UNROLL = 32  # vectors of one pixel
@@ -58,7 +59,7 @@ def schedule_stage(s: te.Schedule, stage: te.Tensor) -> None:
         return
     lanes = stage_lanes(stage.op)
     if lanes == 1 and len(axes) > 1 and is_flat(stage.op):
-        lanes = _lanes(math.prod(extents_of(stage.op)), vector_lanes(tvm.target.Target.current()))
+        lanes = _lanes(math.prod(extents_of(stage.op)))
         axes = [s[stage].fuse(*axes)]
         extents = [math.prod(extents_of(stage.op))]
     else:
@@ -85,7 +86,7 @@ def stage_lanes(op: te.ComputeOp) -> int:
         if any(t != "float32" for t in dtypes(part)) or any(has_scalar_part(body, last) for body in part.body):
             return 1
         extent = math.gcd(extent, *boundaries(part, last))
-    return _lanes(extent, vector_lanes(tvm.target.Target.current()))
+    return _lanes(extent)
 
 
 def _inline(s: te.Schedule, outputs: list[te.Operation]) -> list[te.ComputeOp]:
@@ -159,7 +160,7 @@ def _accumulate_row(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any) -> 
     s[acc].compute_at(s[out], at)
     k = s[acc].op.reduce_axis[-1]
     extent = int(k.dom.extent) if isinstance(k.dom.extent, tir.IntImm) else 1
-    lanes = _lanes(extent, vector_lanes(tvm.target.Target.current()))
+    lanes = _lanes(extent)
     body = s[acc].op.body[0]
     scalar = any(t != "float32" for t in dtypes(s[acc].op)) or has_scalar_part(body, k.var)
     if lanes == 1 or scalar:
@@ -208,5 +209,5 @@ def _scalar(s: te.Schedule, op: te.ComputeOp) -> None:
         s[op].bind(s[op].fuse(), te.thread_axis("blockIdx.x"))
 
 
-def _lanes(extent: int, widest: int) -> int:
-    return next((n for n in (16, 8, 4) if n <= widest and extent % n == 0), 1)
+def _lanes(extent: int) -> int:
+    return int(vectors.lanes_for(extent, vector_lanes(tvm.target.Target.current()), vectors.STAGE_WIDTHS))

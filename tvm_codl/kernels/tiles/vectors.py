@@ -15,10 +15,14 @@ Size = Any
 PACK_POSITIONS = 64
 
 
-def lanes_for(channels: Size, widest: int) -> Integers:
+#: Vectors of kernels with a register tile, and of all others.
+WIDTHS, STAGE_WIDTHS = (2, 4, 8, 16), (4, 8, 16)
+
+
+def lanes_for(channels: Size, widest: int, widths: tuple[int, ...] = WIDTHS) -> Integers:
     """The largest vector up to ``widest`` that divides ``channels``; 1 if none does."""
     lanes = np.ones_like(channels)
-    for n in (2, 4, 8, 16):
+    for n in widths:
         if n <= widest:
             lanes = np.where(channels % n == 0, n, lanes)
     return lanes
