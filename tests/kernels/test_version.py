@@ -23,9 +23,7 @@ PHONE = DeviceProfile("phone", "x86_64", "a CPU", (0,), "llvm", "a GPU", "opencl
 def test_code_of_this_version_is_what_it_was() -> None:
     number, before = golden()
     names = changed(before, digests())
-    assert not names, (
-        "other code is generated: raise KERNELS in tvm_codl/kernels/version.py and run python -m tests.kernels.golden"
-    )
+    assert not names, "other code: raise KERNELS in tvm_codl/kernels/version.py and run python -m tests.kernels.golden"
     assert number == version.KERNELS, "the digests are of another version: run python -m tests.kernels.golden"
 
 

@@ -93,6 +93,8 @@ def _on_records(
     if model is not None and model_file is not None:
         found = judge(model, chosen.samples, chosen.device)
         return found.results, found.scatter, f"{model_file.name} on what it was not trained on", found
-    found = hold_out(chosen.samples, chosen.facts, load_tunings([tuning_records] if tuning_records else []), chosen.device)
+    found = hold_out(
+        chosen.samples, chosen.facts, load_tunings([tuning_records] if tuning_records else []), chosen.device
+    )
     shapes = ", ".join(f"{n} shapes on the {p}" for p, n in found.shapes.items())
     return found.results, found.scatter, f"shapes held out whole: {shapes}", found
