@@ -49,7 +49,7 @@ def _evaluate(
     from tvm_codl.cost.evaluation.held_out import hold_out, judge
     from tvm_codl.cost.model import CostModel
     from tvm_codl.cost.training import choose
-    from tvm_codl.kernels.tuned_records import used
+    from tvm_codl.kernels.reuse import load_tunings
     from tvm_codl.paths import default_records
 
     model = CostModel.load(model_file) if model_file is not None else None
@@ -61,6 +61,8 @@ def _evaluate(
     if model is not None and model_file is not None:
         found = judge(model, chosen.samples, chosen.device)
         return found.results, found.scatter, f"{model_file.name} on what it was not trained on", found
-    found = hold_out(chosen.samples, chosen.facts, used([tuning_records] if tuning_records else []), chosen.device)
+    found = hold_out(
+        chosen.samples, chosen.facts, load_tunings([tuning_records] if tuning_records else []), chosen.device
+    )
     shapes = ", ".join(f"{n} shapes on the {p}" for p, n in found.shapes.items())
     return found.results, found.scatter, f"shapes held out whole: {shapes}", found

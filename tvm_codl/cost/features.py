@@ -17,7 +17,7 @@ from tvm_codl.cost.device import COLUMNS, DeviceFacts
 from tvm_codl.cost.schedules import NONE, Scheduler, Schedules
 from tvm_codl.cost.table import Rows, Table, table
 from tvm_codl.cost.work import TERMS, lines_in_a_set, work
-from tvm_codl.kernels.tuned_records import Tunings
+from tvm_codl.kernels.reuse import Tunings
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
 

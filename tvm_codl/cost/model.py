@@ -26,7 +26,7 @@ from tvm_codl.cost.schedules import CONVOLUTION, NONE, PRODUCT, STRIPS
 from tvm_codl.cost.table import Rows
 from tvm_codl.cost.work import TERMS
 from tvm_codl.errors import UserError
-from tvm_codl.kernels.tuned_records import Tunings, shipped
+from tvm_codl.kernels.reuse import Tunings, shipped
 from tvm_codl.records.pieces import Pieces
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload

@@ -36,6 +36,10 @@ class Table(msgspec.Struct, frozen=True):
         column: Integers = self.numbers[:, _COLUMN[name]]
         return column
 
+    def rows(self, at: NDArray[np.intp]) -> Table:
+        """The rows at these places."""
+        return Table(*(getattr(self, name)[at] for name in self.__struct_fields__))
+
     def wholes(self) -> Table:
         """Of each row its operator."""
         return Table(self.kinds, np.full(len(self), "", dtype="U12"), self.whole, self.whole, np.ones(len(self)))

@@ -15,7 +15,7 @@ from tvm_codl.cost.evaluation.held_out import HeldOut, hold_out
 from tvm_codl.cost.model import CostModel
 from tvm_codl.cost.samples import Sample, newest_build, samples_of
 from tvm_codl.errors import UserError
-from tvm_codl.kernels.tuned_records import Tunings
+from tvm_codl.kernels.reuse import Tunings
 from tvm_codl.records.record import Record
 from tvm_codl.records.store import RecordStore
 from tvm_codl.records.workload import Workload

@@ -11,8 +11,8 @@ from tvm_codl.cost.model import CostModel, samples_of
 from tvm_codl.cost.transfer_store import load_usual_transfer_cost, save_transfer_cost
 from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.device.profile import DeviceProfile
+from tvm_codl.kernels.reuse import load_tunings
 from tvm_codl.kernels.toolchain import Toolchain
-from tvm_codl.kernels.tuned_records import used
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.context import Context
 from tvm_codl.measure.guided import Guided, GuidedMeasuring, grid_probes
@@ -76,7 +76,7 @@ def pose_problem(
 def model_fitter(profile: DeviceProfile, tools: Toolchain) -> Callable[[Iterable[Record]], CostModel]:
     """A function that fits a cost model to records of one phone and its tuned kernels."""
     facts = DeviceFacts.of(msgspec.to_builtins(profile))
-    tunings = used(tools.records)
+    tunings = load_tunings(tools.records)
     provenance = {"device": profile.name, "build": tools.kernel_id}
     return lambda records: CostModel.fit(samples_of(records, facts), provenance, facts, tunings)
 

@@ -7,7 +7,7 @@ from tests.unit.plan.networks import Network
 from tvm_codl.cost.device import DeviceFacts
 from tvm_codl.cost.features import NAMES, Describer, joined
 from tvm_codl.cost.table import Rows
-from tvm_codl.kernels.tuned_records import Tunings
+from tvm_codl.kernels.reuse import Tunings
 from tvm_codl.records.pieces import Pieces
 from tvm_codl.records.workload import Workload
 

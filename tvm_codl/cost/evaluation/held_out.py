@@ -20,7 +20,7 @@ from tvm_codl.cost.folds import folds
 from tvm_codl.cost.model import PROCESSORS, CostModel
 from tvm_codl.cost.samples import Sample, shape_of
 from tvm_codl.errors import UserError
-from tvm_codl.kernels.tuned_records import Tunings
+from tvm_codl.kernels.reuse import Tunings
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
 
