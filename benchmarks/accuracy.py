@@ -27,18 +27,19 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tvm_codl.cli.options import FILE, PhoneChoice, json_option, phone_options
 from tvm_codl.cli.output import print_json, print_table, talk
-from tvm_codl.cost.held_out import hold_out
+from tvm_codl.cost.evaluation.held_out import hold_out
 from tvm_codl.cost.training import choose
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.load import load_model
-from tvm_codl.kernels.tuned_records import used
+from tvm_codl.kernels.reuse import load_tunings
 from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.probe import Probe, split_probes, whole_probes
 from tvm_codl.plan.candidates import preferred_cuts
 from tvm_codl.plan.plan import Placement
 from tvm_codl.records.exchange import merge
 from tvm_codl.records.store import RecordStore
-from tvm_codl.relay.prepared import Prepared, prepare
+from tvm_codl.relay.pipeline import prepare
+from tvm_codl.relay.prepared import Prepared
 from tvm_codl.report import evaluation as report
 
 COLUMNS = ("IH", "IW", "IC", "OC", "KH", "KW", "SH", "SW", "DH", "DW")
@@ -142,7 +143,7 @@ def main(
     with RecordStore(merged) as together:
         merge([records / f"{name}.{number}.sqlite" for number in range(rounds) for name, _ in found], together)
     chosen = choose(merged, "", "", log=talk)
-    result = hold_out(chosen.samples, chosen.facts, used([]), chosen.device)
+    result = hold_out(chosen.samples, chosen.facts, load_tunings([]), chosen.device)
     talk(f"{len(chosen.records)} records")
     if as_json:
         print_json(result)

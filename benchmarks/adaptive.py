@@ -27,14 +27,14 @@ import numpy as np
 from tvm_codl.api import connect
 from tvm_codl.cli.options import measuring_options
 from tvm_codl.cli.output import print_json, talk
-from tvm_codl.device.cores import halves
+from tvm_codl.device.cores import split_cores
 from tvm_codl.frontend.load import load_model
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.interleave import calm_down
 from tvm_codl.measure.learning import learn
 from tvm_codl.measure.planning import validate_adaptive
 from tvm_codl.plan.adaptive import adaptive_plans
-from tvm_codl.relay.prepared import prepare
+from tvm_codl.relay.pipeline import prepare
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.runtime.comodule import CoModule
 
@@ -100,7 +100,7 @@ def one_turn(module: CoModule, seconds: float, cores: tuple[int, ...]) -> dict[s
 
 
 def compare(module: CoModule, rounds: int, seconds: float) -> dict[str, Any]:
-    cores = halves()[0]
+    cores = split_cores()[0]
     turns: dict[str, list[dict[str, Any]]] = {"fixed": [], "adaptive": []}
     calm_down()
     for number in range(rounds):

@@ -29,27 +29,27 @@ from tvm_codl.api import Session
 from tvm_codl.cli.options import PhoneChoice, phone_options
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cost.model import CostModel, samples_of
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.frontend.load import load_model
 from tvm_codl.measure.budget import Budget
-from tvm_codl.measure.guided import grid_placements, grid_probes, predicted
-from tvm_codl.measure.interleave import interleave
+from tvm_codl.measure.guided import grid_placements, grid_probes, predict_split
+from tvm_codl.measure.interleave import Interleaving
 from tvm_codl.measure.plan_libraries import libraries_for
-from tvm_codl.measure.sharing import measure_sharing
+from tvm_codl.measure.transfers import measure_transfers
 from tvm_codl.plan.candidates import Candidate, candidates
 from tvm_codl.plan.files import dump_plan, load_plan
-from tvm_codl.plan.plan import Placement, Plan
-from tvm_codl.plan.reasons import uniform_plan
+from tvm_codl.plan.plan import Placement, Plan, uniform_plan
 from tvm_codl.plan.search import search
 from tvm_codl.records.record import Record
 from tvm_codl.records.store import RecordStore
-from tvm_codl.relay.prepared import Prepared, prepare
+from tvm_codl.relay.pipeline import prepare
+from tvm_codl.relay.prepared import Prepared
 from tvm_codl.report.statistics import Statistics
 
 RESAMPLES = 2000
 
 
-def exhaustive(prepared: Prepared, records: list[Record], sharing: SharingCost) -> dict[str, Plan]:
+def exhaustive(prepared: Prepared, records: list[Record], sharing: TransferCost) -> dict[str, Plan]:
     """The two plans of the whole grid."""
     graph, axes = prepared.graph, prepared.axes
     model = CostModel.fit(samples_of(records))
@@ -58,12 +58,12 @@ def exhaustive(prepared: Prepared, records: list[Record], sharing: SharingCost) 
     for id, split in grid_placements(graph, axes):
         places.setdefault(id, []).append(split)
     grid: dict[int, tuple[Candidate, ...]] = {
-        o.id: fitted[o.id][:2] + tuple(predicted(o, graph, axes, model, split) for split in places.get(o.id, ()))
+        o.id: fitted[o.id][:2] + tuple(predict_split(o, graph, axes, model, split) for split in places.get(o.id, ()))
         for o in graph.operators
     }
     return {
-        "grid": search(graph, grid, sharing, axes, prepared.name),
-        "fitted": search(graph, fitted, sharing, axes, prepared.name),
+        "grid": search(graph, grid, sharing, axes, prepared.name).plan,
+        "fitted": search(graph, fitted, sharing, axes, prepared.name).plan,
     }
 
 
@@ -75,7 +75,7 @@ def reference(prepared: Prepared, session: Session, folder: Path) -> dict[str, P
         own.measure_grid(prepared)
         records = own.records()  # all repeats of each, where there are several
     if not all(path.exists() for path in paths.values()):
-        sharing = measure_sharing(session.phone, session.tools.cpu, session.tools.gpu)
+        sharing = measure_transfers(session.phone, session.tools.cpu, session.tools.gpu)
         for name, plan in exhaustive(prepared, records, sharing).items():
             dump_plan(plan, paths[name])
     return {name: load_plan(path) for name, path in paths.items()}
@@ -117,7 +117,9 @@ def compare(prepared: Prepared, session: Session, folder: Path, rounds: int) -> 
     if rounds == 0:
         return result
     talk(f"running {rounds} rounds")
-    times = interleave({n: session.open(path) for n, path in paths.items()}, prepared.model.sample_inputs(), rounds)
+    libraries = Interleaving({n: session.open(p) for n, p in paths.items()}, prepared.model.sample_inputs())
+    libraries.start()
+    times = libraries.rounds(rounds)
     best = min(("grid", "fitted"), key=lambda name: float(np.median(times[name])))
     return result | {
         "ms": {name: msgspec.to_builtins(Statistics.of(samples)) for name, samples in times.items()},

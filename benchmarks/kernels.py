@@ -20,8 +20,8 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
+from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.register import cpu_target, gpu_target
-from tvm_codl.kernels.transfer import scheduled
 from tvm_codl.runtime import opencl, plugin
 
 # name: input channels, output channels, height = width, window, stride, padding, groups

@@ -30,11 +30,11 @@ import tvm
 from tvm import tir
 
 from tvm_codl.build.library import Library, build_dataflow
-from tvm_codl.device.ask_tracker import tracker_summary
 from tvm_codl.device.cores import phone_environment
 from tvm_codl.device.reference.serve import LOOPBACK, command
-from tvm_codl.device.shelf import Shelf
 from tvm_codl.device.spec import Tracker
+from tvm_codl.device.tracker_client import tracker_summary
+from tvm_codl.device.tracker_phones import TrackerPhones
 from tvm_codl.errors import DeviceError
 from tvm_codl.frontend.load import load_model
 from tvm_codl.graph.opgraph import OpGraph
@@ -50,7 +50,7 @@ from tvm_codl.measure.settings import Settings
 from tvm_codl.plan.candidates import legal_cuts
 from tvm_codl.plan.plan import Placement
 from tvm_codl.records.store import RecordStore
-from tvm_codl.relay.extract import extract
+from tvm_codl.relay.pipeline import extract
 
 STAND_IN = (
     "every CPU kernel waits for a fixed time instead of computing; servers, tracker, sessions and uploads are real"
@@ -156,7 +156,7 @@ def main() -> None:
         for round_ in range(options.rounds):
             for phones in rates if round_ % 2 == 0 else reversed(rates):
                 free(where, options.phones)
-                pool = PhonePool(Shelf(where), most=phones)
+                pool = PhonePool(TrackerPhones(where), most=phones)
                 assert len(pool.phones) == phones
                 tools = toolchain(pool.profile)
                 build = f"{tools.build_id}-wait-{options.wait_ms:g}"

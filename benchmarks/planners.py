@@ -21,26 +21,27 @@ os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 import click
 import msgspec
 import numpy as np
+from planners_table import OURS, TITLES, Planners, Variant, markdown, summary
 
 from tvm_codl.api import Session
 from tvm_codl.cli.options import PhoneChoice, json_option, measuring_options, phone_options
 from tvm_codl.cli.output import print_json, talk
-from tvm_codl.errors import CheckFailed, CodlError, UserError
+from tvm_codl.errors import CodlError, UserError
 from tvm_codl.frontend.load import load_model
 from tvm_codl.frontend.reference import reference_outputs
-from tvm_codl.measure.bench import TOLERANCE, Operators, errors
+from tvm_codl.measure.answers import check_answer
+from tvm_codl.measure.bench import Operators
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.interleave import RUNS, calm_down, rounds
 from tvm_codl.measure.learning import learn
 from tvm_codl.measure.plan_libraries import libraries_for
 from tvm_codl.measure.planning import shortlist
 from tvm_codl.measure.validation import validate
-from tvm_codl.plan.baselines.uniform_ratio import COMPARATORS
+from tvm_codl.plan.baselines.planners import PLANNERS
 from tvm_codl.plan.files import dump_plan
 from tvm_codl.plan.plan import Plan
-from tvm_codl.plan.shortlist import uniform
-from tvm_codl.relay.prepared import Prepared, prepare
-from tvm_codl.report.planners import OURS, TITLES, Planners, Variant, markdown, summary
+from tvm_codl.relay.pipeline import prepare
+from tvm_codl.relay.prepared import Prepared
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.runtime.comodule import CoModule
 
@@ -53,24 +54,10 @@ IDEALS = 4
 def make_plans(prepared: Prepared, session: Session, budget_s: float) -> dict[str, Plan]:
     """Every planner's plan, ours after validation on the phone.  Builds the libraries of all together."""
     guided, problem = learn(prepared, session, Budget(seconds=budget_s))
-    plans = {**uniform(problem), **{name: planner(problem) for name, planner in COMPARATORS.items()}}
+    plans = {**problem.single_processor_plans(), **{name: planner(problem) for name, planner in PLANNERS.items()}}
     racing = shortlist(problem, guided.plan, session)
     libraries_for(prepared, {**plans, **{f"{c.origin}.": c.plan for c in racing}}, session.tools, talk)
     return {**plans, OURS: validate(prepared, problem, racing, session)}
-
-
-def checked(prepared: Prepared, modules: Mapping[Path, CoModule]) -> dict[Path, float]:
-    """Each library's largest error against onnxruntime; raises :class:`CheckFailed` for one over the tolerance."""
-    inputs = prepared.model.sample_inputs()
-    wanted = reference_outputs(prepared.model, inputs)
-    found = {}
-    for path, module in modules.items():
-        found[path] = errors(module.run(inputs), wanted)[1]
-        if found[path] > TOLERANCE:
-            raise CheckFailed(
-                f"{prepared.name}: an answer differs from onnxruntime's by {found[path]:.2e} relative", str(path)
-            )
-    return found
 
 
 def timed(modules: Mapping[str, CoModule], operators: Operators, most: int) -> tuple[dict[str, list[float]], int]:
@@ -97,7 +84,9 @@ def compare(prepared: Prepared, session: Session, budget_s: float, most: int) ->
     paths = libraries_for(prepared, plans, session.tools, talk)
     first = {path: next(name for name in plans if paths[name] == path) for path in paths.values()}
     modules = {path: session.open(path) for path in first}
-    wrong = checked(prepared, modules)
+    inputs = prepared.model.sample_inputs()
+    wanted = reference_outputs(prepared.model, inputs)
+    wrong = {path: check_answer(first[path], module, inputs, wanted)[1] for path, module in modules.items()}
     operators = Operators(prepared, session)
     samples, done = timed({first[path]: module for path, module in modules.items()}, operators, most)
     variants = {
@@ -127,7 +116,7 @@ def said(result: Planners) -> str:
             + (f"  {variant.memory_bytes / 1e6:.1f} MB" if variant.memory_bytes else "")
             + (f"  (= {TITLES[variant.same_as]})" if variant.same_as else "")
         )
-    against = ", ".join(f"{TITLES[name]} {result.against(name):.3f}" for name in COMPARATORS)
+    against = ", ".join(f"{TITLES[name]} {result.against(name):.3f}" for name in PLANNERS)
     lines.append(
         f"speedup {result.speedup:.2f}, efficiency {result.efficiency:.2f}, times as long as ours: {against}; "
         f"ideal {result.ideal_ms:.3f} ms"

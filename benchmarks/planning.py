@@ -3,7 +3,7 @@
     python benchmarks/planning.py [--records STORE] [--rounds 5] [NAME ...]
 
 Prints JSON: for each network its operators and candidates, and the median seconds of ``candidates`` (every piece predicted
-by both processors' models) and of ``find`` (costs, exact minimum, replays), after one round that is not counted and beside
+by both processors' models) and of ``search`` (costs, exact minimum, simulations), after one round that is not counted and beside
 one in which nothing of the network was seen before.  The cost model is fitted from a record store, by default the phone's;
 without one, from made-up times: its speed does not depend on what it learned.  Everything runs on one core.
 """
@@ -30,19 +30,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.predict import SAMPLES, samples  # noqa: E402
 from tvm_codl.cost.model import CostModel  # noqa: E402
-from tvm_codl.cost.sharing import SharingCost  # noqa: E402
 from tvm_codl.cost.training import choose, train  # noqa: E402
+from tvm_codl.cost.transfers import TransferCost  # noqa: E402
 from tvm_codl.frontend import zoo  # noqa: E402
 from tvm_codl.frontend.load import load_model  # noqa: E402
 from tvm_codl.graph.opgraph import OpGraph  # noqa: E402
 from tvm_codl.graph.split import axes  # noqa: E402
 from tvm_codl.paths import default_records  # noqa: E402
 from tvm_codl.plan.candidates import candidates  # noqa: E402
-from tvm_codl.plan.search import find  # noqa: E402
-from tvm_codl.relay.prepared import prepare  # noqa: E402
+from tvm_codl.plan.search import search  # noqa: E402
+from tvm_codl.relay.pipeline import prepare  # noqa: E402
 
 #: As measured on the reference phone, to two digits.
-SHARING = SharingCost(
+SHARING = TransferCost(
     wait_cpu_ms=0.05,
     wait_gpu_ms=0.1,
     relayout_ms_per_mb=0.3,
@@ -66,7 +66,7 @@ def planned(graph: OpGraph, model: CostModel, rounds: int) -> dict[str, Any]:
         legal = {operator.id: axes(operator, graph) for operator in graph.operators}
         options = candidates(graph, legal, model)
         between = time.perf_counter()
-        found = find(graph, options, SHARING, legal)
+        found = search(graph, options, SHARING, legal)
         ended = time.perf_counter()
         if i:
             times.append((between - began, ended - between))

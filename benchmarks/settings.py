@@ -24,7 +24,8 @@ from tvm_codl.measure.choices import ratio, varied
 from tvm_codl.measure.settings_search import SettingLibraries
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 from tvm_codl.records.settings import DEFAULT, Settings
-from tvm_codl.relay.prepared import Prepared, prepare
+from tvm_codl.relay.pipeline import prepare
+from tvm_codl.relay.prepared import Prepared
 
 
 def halves(prepared: Prepared) -> Plan:

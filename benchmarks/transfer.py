@@ -21,9 +21,10 @@ from tvm import autotvm
 from tvm.autotvm.measure import MeasureInput, create_measure_batch
 
 from tvm_codl.device.connect import connect
+from tvm_codl.kernels.dispatch import plain, scheduled
 from tvm_codl.kernels.register import cpu_target, gpu_target
+from tvm_codl.kernels.reuse import SHIPPED
 from tvm_codl.kernels.schedules.conv2d import TASK
-from tvm_codl.kernels.transfer import SHIPPED, read_records, scheduled
 from tvm_codl.kernels.tuner.builder import BatchBuilder
 from tvm_codl.kernels.tuner.runner import BatchRunner
 
@@ -69,12 +70,12 @@ def main(limit: int) -> None:
         for processor, target in targets.items():
             ratios: dict[str, list[float]] = {"rows": [], "channels": []}
             same = 0
-            records = read_records(SHIPPED / f"reference_{processor}.log")
+            records = autotvm.record.load_from_file(str(SHIPPED / f"reference_{processor}.log"))
             cases = [
                 (axis, piece)
-                for _, record in records
-                if record.workload[0] == TASK
-                for axis, piece in pieces(record.workload).items()
+                for one, result in records
+                if result.error_no == 0 and one.task.name == TASK
+                for axis, piece in pieces((TASK, *plain(one.task.args))).items()
             ]
             for axis, piece in cases[:: max(1, len(cases) // (2 * limit))]:
                 task = autotvm.task.create(piece[0], piece[1:], target)

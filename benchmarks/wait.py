@@ -31,7 +31,7 @@ def main() -> None:
     import tvm
 
     from tvm_codl.build.library import build_dataflow
-    from tvm_codl.measure.sharing import ping_pong
+    from tvm_codl.measure.transfers import ping_pong
     from tvm_codl.runtime import plugin
     from tvm_codl.runtime.comodule import CoModule
 

@@ -24,7 +24,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 ROOT = Path(__file__).parents[1]
 #: The first files and folders of a run on several workers, in this order: those that need no native build, then long ones.
-FIRST = ("tests/relay", "tests/frontend", "tests/runtime", "tests/e2e", "tests/phone", "tests/measure")
+FIRST = ("tests/relay", "tests/frontend", "tests/kernels", "tests/runtime", "tests/e2e", "tests/phone", "tests/measure")
 #: Waits for the longest of the native builds.
 LATER = "tests/runtime/test_sanitizers.py"
 BUILDS = pytest.StashKey[subprocess.Popen[bytes]]()

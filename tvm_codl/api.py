@@ -121,20 +121,21 @@ def connect(
     timeout_s: float = CONNECT_S,
     session_s: float = 0.0,
     phones: int = 1,
+    soc: Path | None = None,
 ) -> Iterator[Session]:
     """A session on the phone that ``spec`` names, by default one on this machine that lives as long as the session.
 
     ``records`` is the record store (by default the one in the cache folder), ``tuning_records`` AutoTVM's lines for the
     kernels, beside the shipped ones.  With ``phones`` > 1, measures on up to that many phones of one key at a tracker at
-    once.  The phone ends the session after ``session_s`` seconds (0: never).  Raises :class:`DeviceError` where there is
+    once.  ``soc`` names a file in CoDL's YAML with facts of the phone's GPU.  The phone ends the session after ``session_s`` seconds (0: never).  Raises :class:`DeviceError` where there is
     no such phone, where it does not answer within ``timeout_s`` seconds, and where it goes away while the caller's block
     runs.
     """
     with contextlib.ExitStack() as stack:
         if phones == 1:
-            phone: Any = stack.enter_context(connect_phone(spec, timeout_s=timeout_s, session_s=session_s))
+            phone: Any = stack.enter_context(connect_phone(spec, timeout_s=timeout_s, session_s=session_s, soc=soc))
         elif isinstance(spec, Tracker):
-            phone = stack.enter_context(connect_pool(spec, phones, timeout_s, log))
+            phone = stack.enter_context(connect_pool(spec, phones, timeout_s, log, soc))
         else:
             raise UsageError("several phones are found through a tracker", "--rpc-tracker is missing")
         store = stack.enter_context(RecordStore(records or default_records()))

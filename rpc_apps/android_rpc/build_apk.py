@@ -20,17 +20,17 @@ from tvm_codl.errors import CodlError
 
 MAIN = HERE / "app/src/main"
 ANDROID = "http://schemas.android.com/apk/res/android"
-#: Of a debug key, as Android Studio's: whoever publishes an app signs it with a key of his own.
-DEBUG_WORDS = ("android", "androiddebugkey")
+#: The password and alias of a debug key, as Android Studio's.  A published app needs a key of its own.
+DEBUG_KEY = ("android", "androiddebugkey")
 
 
 def build_apk(output: Path, work: Path, library: Path | None, keystore: Path | None = None) -> Path:
-    """A signed APK.  ``library`` is the native one; None leaves it out, and such an app starts but cannot serve.
+    """Builds a signed APK.  Without the native ``library`` the app starts but cannot serve.
 
-    ``keystore`` has the debug key's passwords; without one a debug key is made.  Raises :class:`UserError` where a tool
-    is missing or fails.
+    ``keystore`` has the debug key's passwords; without one a debug key is made.  Raises :class:`UserError` if a tool is
+    missing or fails.
     """
-    asked = tools.properties()
+    properties = tools.properties()
     generated, base = link_resources(work)
     classes = work / "classes"
     sources = [*sorted((MAIN / "java").rglob("*.java")), *sorted(generated.rglob("*.java")), *java_sources()]
@@ -41,7 +41,7 @@ def build_apk(output: Path, work: Path, library: Path | None, keystore: Path | N
     with zipfile.ZipFile(unaligned, "a", zipfile.ZIP_DEFLATED) as package:
         package.write(dex, "classes.dex")
         if library is not None:
-            package.write(library, f"lib/{asked['abi']}/{library.name}")
+            package.write(library, f"lib/{properties['abi']}/{library.name}")
     run([tools.program("zipalign"), "-f", "-p", "4", unaligned, aligned], "the APK cannot be aligned")
     output.parent.mkdir(parents=True, exist_ok=True)
     _sign(aligned, output, keystore or _debug_key(work))
@@ -49,22 +49,22 @@ def build_apk(output: Path, work: Path, library: Path | None, keystore: Path | N
 
 
 def link_resources(work: Path) -> tuple[Path, Path]:
-    """The folder of the generated ``R.java``, and an APK that has the manifest and the resources and no code."""
-    asked = tools.properties()
+    """Makes ``R.java``, whose folder it returns, and an APK of the manifest and the resources without code."""
+    properties = tools.properties()
     resources, base, generated = work / "resources.zip", work / "base.apk", work / "generated"
     aapt2 = tools.program("aapt2")
     run([aapt2, "compile", "--dir", MAIN / "res", "-o", resources], "the app's resources do not compile")
     run([
-        aapt2, "link", "-I", tools.android_jar(), "--manifest", _manifest(work, asked["applicationId"]),
-        "--min-sdk-version", asked["minSdk"], "--target-sdk-version", asked["targetSdk"], "--version-code",
-        asked["versionCode"], "--version-name", asked["versionName"], "--warn-manifest-validation",
+        aapt2, "link", "-I", tools.android_jar(), "--manifest", _manifest(work, properties["applicationId"]),
+        "--min-sdk-version", properties["minSdk"], "--target-sdk-version", properties["targetSdk"], "--version-code",
+        properties["versionCode"], "--version-name", properties["versionName"], "--warn-manifest-validation",
         "--java", generated, "-o", base, resources,
     ], "the app's manifest and resources do not link")  # fmt: skip
     return generated, base
 
 
 def _manifest(work: Path, package: str) -> Path:
-    """With the package's name, which Gradle takes from its own file and refuses in the manifest."""
+    """Adds the package's name, which Gradle refuses in the manifest and takes from its own file."""
     ElementTree.register_namespace("android", ANDROID)
     tree = ElementTree.parse(MAIN / "AndroidManifest.xml")
     tree.getroot().set("package", package)
@@ -74,29 +74,29 @@ def _manifest(work: Path, package: str) -> Path:
 
 
 def _dex(classes: Path, work: Path) -> Path:
-    command, made = tools.dexer(), work / "classes.dex"
+    command, dex = tools.dexer(), work / "classes.dex"
     if tools.DX in command:
-        run([*command, f"--output={made}", classes], "dx does not take the classes")
+        run([*command, f"--output={dex}", classes], "dx does not take the classes")
     else:
         run([*command, "--output", work, *sorted(classes.rglob("*.class"))], "d8 does not take the classes")
-    return made
+    return dex
 
 
 def _debug_key(work: Path) -> Path:
-    words, alias = DEBUG_WORDS
+    password, alias = DEBUG_KEY
     path = work / "debug.keystore"
     run([
-        java_tool("keytool"), "-genkeypair", "-keystore", path, "-storepass", words, "-keypass", words, "-alias", alias,
+        java_tool("keytool"), "-genkeypair", "-keystore", path, "-storepass", password, "-keypass", password, "-alias", alias,
         "-keyalg", "RSA", "-keysize", "2048", "-validity", "10000", "-dname", "CN=Android Debug", "-storetype", "PKCS12",
     ], "no debug key can be made")  # fmt: skip
     return path
 
 
 def _sign(aligned: Path, output: Path, keystore: Path) -> None:
-    words, alias = DEBUG_WORDS
+    password, alias = DEBUG_KEY
     run([
-        tools.program("apksigner"), "sign", "--ks", keystore, "--ks-key-alias", alias, "--ks-pass", f"pass:{words}",
-        "--key-pass", f"pass:{words}", "--min-sdk-version", tools.properties()["minSdk"], "--v2-signing-enabled", "true",
+        tools.program("apksigner"), "sign", "--ks", keystore, "--ks-key-alias", alias, "--ks-pass", f"pass:{password}",
+        "--key-pass", f"pass:{password}", "--min-sdk-version", tools.properties()["minSdk"], "--v2-signing-enabled", "true",
         "--v3-signing-enabled", "true", "--out", output, aligned,
     ], "the APK cannot be signed")  # fmt: skip
 
@@ -108,12 +108,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--without-native", action="store_true", help="no native library: to check the packaging, not to serve"
     )
-    asked = parser.parse_args(words)
+    options = parser.parse_args(words)
     try:
         with tempfile.TemporaryDirectory(prefix="codl-apk-") as folder:
             work = Path(folder)
-            library = None if asked.without_native else native.build_native(work / "native")
-            print(build_apk(asked.output, work, library, asked.keystore))
+            library = None if options.without_native else native.build_native(work / "native")
+            print(build_apk(options.output, work, library, options.keystore))
     except CodlError as error:
         print(error, file=sys.stderr)
         return error.exit_code

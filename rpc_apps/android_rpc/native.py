@@ -13,10 +13,10 @@ LIBRARY = "libtvm4j_runtime_packed.so"
 
 
 def build_native(folder: Path, name: str = "android-arm64", runtime: Path | None = None) -> Path:
-    """The library for a platform of :mod:`tvm_codl.runtime.platforms`; for ``host`` it is what the tests run in a JVM.
+    """Builds the library for a platform of :mod:`tvm_codl.runtime.platforms`; the tests run ``host``'s in a JVM.
 
-    ``runtime`` is ``libtvm_phone_runtime.a``, where it was built before.  Raises :class:`UserError` where there is no NDK
-    to build with, or with the compiler's own words.
+    ``runtime`` is a ``libtvm_phone_runtime.a`` that was built before.  Raises :class:`UserError` without an NDK, or with
+    the compiler's message.
     """
     target, java = platform(name), Path(java_tool("javac")).resolve().parents[1]
     words = [*target.cmake, f"-DCODL_PLATFORM={name}", f"-DCODL_JAVA_HOME={java}", f"-DTVM_ROOT={tvm_root()}"]

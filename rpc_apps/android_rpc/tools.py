@@ -16,7 +16,7 @@ DX = "com.android.dx.command.Main"
 
 
 def properties() -> dict[str, str]:
-    """What Gradle and the command line agree on (``gradle.properties``)."""
+    """``gradle.properties``, which Gradle and the command line share."""
     lines = (HERE / "gradle.properties").read_text().splitlines()
     return dict(line.split("=", 1) for line in lines if re.match(r"\w[\w.]*=", line))
 
@@ -26,11 +26,11 @@ def jars() -> Path:
 
 
 def jar(pattern: str) -> Path:
-    """One of ``tools/pom.xml``.  Raises :class:`UserError` where it was not fetched."""
-    found = sorted(jars().glob(pattern))
-    if not found:
+    """A jar of ``tools/pom.xml``.  Raises :class:`UserError` if it was not fetched."""
+    matches = sorted(jars().glob(pattern))
+    if not matches:
         raise UserError(f"{pattern} is missing", f"not in {jars()}", INSTALL)
-    return found[-1]
+    return matches[-1]
 
 
 def _sdk() -> Path | None:
@@ -39,17 +39,17 @@ def _sdk() -> Path | None:
 
 
 def program(name: str) -> str:
-    """``aapt2``, ``zipalign``, ``apksigner``: the newest of the SDK, else on PATH."""
+    """The path of ``aapt2``, ``zipalign`` or ``apksigner``: the SDK's newest, else on PATH."""
     sdk = _sdk()
     in_sdk = sorted(sdk.glob(f"build-tools/*/{name}")) if sdk else []
-    found = str(in_sdk[-1]) if in_sdk else shutil.which(name)
-    if found is None:
+    path = str(in_sdk[-1]) if in_sdk else shutil.which(name)
+    if path is None:
         raise UserError(f"{name} is missing", "neither in ANDROID_HOME nor on PATH", INSTALL)
-    return found
+    return path
 
 
 def android_jar() -> Path:
-    """Android's API at the level that the app is made for, with the framework's resources."""
+    """Android's API at the app's target level, with the framework's resources."""
     sdk, level = _sdk(), properties()["targetSdk"]
     in_sdk = sdk / f"platforms/android-{level}/android.jar" if sdk else None
     if in_sdk is not None and in_sdk.exists():
@@ -58,7 +58,7 @@ def android_jar() -> Path:
 
 
 def dexer() -> list[str]:
-    """The command that turns classes into ``classes.dex``, up to its input; the SDK's d8, else dx."""
+    """The command that turns classes into ``classes.dex``, without its input: the SDK's d8, else dx."""
     sdk, level = _sdk(), properties()["minSdk"]
     d8 = sorted(sdk.glob("build-tools/*/d8")) if sdk else []
     if d8:

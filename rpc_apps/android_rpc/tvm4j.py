@@ -1,7 +1,7 @@
 """TVM's Java binding, compiled from the installed TVM's own sources: ``python -m rpc_apps.android_rpc.tvm4j -o DIR``.
 
-Nothing of it is copied into this repository.  ``DIR`` gets ``classes`` and ``libtvm4j.so`` for a JVM on this machine; an
-Android app compiles the same Java sources and links the same JNI source with the NDK (``native.py``).
+``DIR`` gets ``classes`` and ``libtvm4j.so`` for a JVM on this machine.  The Android app compiles the same Java and JNI sources
+with the NDK (``native.py``).
 """
 
 from __future__ import annotations
@@ -17,30 +17,29 @@ from tvm_codl.errors import UserError
 from tvm_codl.runtime.compile import tvm_root
 
 HERE = Path(__file__).parent
-#: Our own Java: what both the app and a JVM run, and what only a JVM does.
+#: Our own Java: for the app and a JVM, and for a JVM only.
 SERVE = HERE / "app/src/main/java/org/tvmcodl/rpc/serve"
 JVM = HERE / "app/src/jvm/java"
-#: What dx and Android 7 understand.
+#: The level that dx and Android 7 support.
 ANDROID_JAVA = "8"
 
 
 @dataclass(frozen=True)
 class Binding:
-    """A compiled binding: a folder of classes, and of the library that they load."""
+    """A compiled binding: the folder of its classes, its JNI library, and TVM's runtime library."""
 
     classes: Path
     library: Path
     runtime: Path
 
     def options(self) -> list[str]:
-        """What ``java`` needs beside the class path."""
+        """``java``'s options beside the class path."""
         return [f"-Djava.library.path={self.library.parent}", f"-Dlibtvm.so.path={self.runtime}"]
 
 
 def java_sources() -> list[Path]:
-    """tvm4j's.  Raises :class:`UserError` where the installed TVM brings none."""
-    folder = _jvm_folder() / "core/src/main/java"
-    return sorted(folder.rglob("*.java"))
+    """tvm4j's sources.  Raises :class:`UserError` if the installed TVM has none."""
+    return sorted((_jvm_folder() / "core/src/main/java").rglob("*.java"))
 
 
 def jni_source() -> Path:
@@ -59,13 +58,13 @@ def _jvm_folder() -> Path:
 
 
 def java_tool(name: str) -> str:
-    """``java``, ``javac`` or ``keytool``.  Raises :class:`UserError` where there is no JDK."""
-    found = shutil.which(name)
-    if found is None:
+    """The path of ``java``, ``javac`` or ``keytool``.  Raises :class:`UserError` without a JDK."""
+    path = shutil.which(name)
+    if path is None:
         raise UserError(
             f"{name} is missing", "not on PATH", "apt-get install openjdk-17-jdk-headless (or docker/install/app.sh)"
         )
-    return found
+    return path
 
 
 def javac(sources: Sequence[Path], classes: Path, class_path: Sequence[Path] = (), *options: str) -> None:
@@ -81,7 +80,7 @@ def javac(sources: Sequence[Path], classes: Path, class_path: Sequence[Path] = (
 
 
 def run(command: Sequence[object], what: str, next: str = "tvm-codl doctor") -> str:
-    """The program's output.  Raises :class:`UserError` with its last words where it fails."""
+    """Runs a program and returns its output.  Raises :class:`UserError` with its last lines if it fails."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     if done.returncode:
         words = (done.stdout + done.stderr).strip().splitlines()
@@ -91,7 +90,7 @@ def run(command: Sequence[object], what: str, next: str = "tvm-codl doctor") -> 
 
 
 def compile_classes(folder: Path) -> Path:
-    """tvm4j's classes in ``folder/classes``, and the header that its JNI source includes in ``folder/include``."""
+    """Compiles tvm4j's classes to ``folder/classes``, and its JNI header to ``folder/include``."""
     classes, headers = folder / "classes", folder / "include"
     javac(java_sources(), classes, (), "-h", str(headers))
     (headers / "org_apache_tvm_LibInfo.h").replace(headers / "org_apache_tvm_native_c_api.h")
@@ -99,9 +98,9 @@ def compile_classes(folder: Path) -> Path:
 
 
 def compile_binding(folder: Path) -> Binding:
-    """Classes and JNI library for a JVM on this machine; the library uses the installed TVM's runtime.
+    """Builds the classes and the JNI library for a JVM on this machine, with the installed TVM's runtime.
 
-    Raises :class:`UserError` where a compiler or the runtime is missing, or with the compiler's own words.
+    Raises :class:`UserError` without a compiler or runtime, or with the compiler's message.
     """
     from tvm._ffi.libinfo import find_lib_path
 
@@ -121,7 +120,7 @@ def compile_binding(folder: Path) -> Binding:
 
 
 def compile_server(folder: Path) -> tuple[Binding, Path]:
-    """The app's server for a JVM: the binding, and the folder of our own classes.
+    """Compiles the app's server for a JVM: the binding, and the folder of our own classes.
 
     The program is ``org.tvmcodl.rpc.jvm.Main``, with both folders on its class path.
     """

@@ -16,7 +16,7 @@ from tests.unit.plan.networks import convolutions
 from tests.unit.plan.test_search import legal
 from tvm_codl.cli.main import run
 from tvm_codl.plan.files import dump_plan
-from tvm_codl.plan.reasons import uniform_plan
+from tvm_codl.plan.plan import uniform_plan
 from tvm_codl.records.settings import Settings
 from tvm_codl.relay.prepared import Prepared
 
@@ -33,7 +33,7 @@ def test_settings_that_the_phone_cannot_do_are_refused(
     graph = convolutions(2)
     prepared = Prepared(SimpleNamespace(name="net"), graph, {}, None, legal(graph))  # type: ignore[arg-type]
     monkeypatch.setattr("tvm_codl.frontend.load.load_model", lambda source, shapes: object())
-    monkeypatch.setattr("tvm_codl.relay.prepared.prepare", lambda model: prepared)
+    monkeypatch.setattr("tvm_codl.relay.pipeline.prepare", lambda model: prepared)
     monkeypatch.setattr("tvm_codl.device.connect.connect", connected)
     dump_plan(replace(uniform_plan(graph, "cpu"), settings=Settings(cpu_threads=9)), tmp_path / "plan.json")
     assert run([command, "net.onnx", "--plan", str(tmp_path / "plan.json")]) == 1

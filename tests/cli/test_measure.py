@@ -50,7 +50,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
             return []
 
     monkeypatch.setattr(import_module("tvm_codl.cli.measure"), "load", lambda source, shape: source)
-    monkeypatch.setattr("tvm_codl.relay.prepared.prepare", lambda model: SimpleNamespace(name="net"))
+    monkeypatch.setattr("tvm_codl.relay.pipeline.prepare", lambda model: SimpleNamespace(name="net"))
     monkeypatch.setattr("tvm_codl.api.connect", lambda spec, **options: contextlib.nullcontext(NoPhone()))
     return calls
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import tvm
 
-from tvm_codl.device.connect import watched
+from tvm_codl.device.connect import translate_errors
 from tvm_codl.errors import DeviceError, UserError
 
 
@@ -11,7 +11,7 @@ def test_what_tvm_raises_when_the_phone_is_gone_says_so() -> None:
     for broken in (tvm.error.RPCError("stack\nSocket reset by peer"), ConnectionResetError("Socket reset by peer")):
         with (
             pytest.raises(DeviceError, match="the phone at home went away") as error,
-            watched("home", lambda: False),
+            translate_errors("home", lambda: False),
         ):
             raise broken
         assert error.value.evidence == f"{type(broken).__name__}: Socket reset by peer"
@@ -19,9 +19,9 @@ def test_what_tvm_raises_when_the_phone_is_gone_says_so() -> None:
 
 
 def test_what_is_not_the_phones_fault_stays_what_it_is() -> None:
-    with pytest.raises(tvm.error.TVMError, match="of ours"), watched("home", lambda: True):
+    with pytest.raises(tvm.error.TVMError, match="of ours"), translate_errors("home", lambda: True):
         raise tvm.error.TVMError("of ours")
-    with pytest.raises(UserError, match="yours"), watched("home", lambda: False):
+    with pytest.raises(UserError, match="yours"), translate_errors("home", lambda: False):
         raise UserError("yours")
-    with pytest.raises(ZeroDivisionError), watched("home", lambda: False):
+    with pytest.raises(ZeroDivisionError), translate_errors("home", lambda: False):
         raise ZeroDivisionError

@@ -6,7 +6,7 @@ import struct
 import pytest
 from tvm.rpc import base
 
-from tvm_codl.device.handshake import Refused, read_text, send_text, time_limit, welcome
+from tvm_codl.device.handshake import Refused, accept_client, parse_time_limit, read_text, send_text
 
 
 @pytest.fixture()
@@ -21,7 +21,7 @@ def hello(key: str) -> bytes:
 def test_client_with_the_right_key_is_let_in(pair: tuple[socket.socket, socket.socket]) -> None:
     client, server = pair
     client.sendall(hello("client:pixel:0.5 -timeout=2.5"))
-    assert welcome(server, "pixel", "pixel:0.5") == 2.5
+    assert accept_client(server, "pixel", "pixel:0.5") == 2.5
     assert struct.unpack("<i", client.recv(4))[0] == base.RPC_CODE_SUCCESS
     assert read_text(client) == "server:pixel"
 
@@ -31,7 +31,7 @@ def test_wrong_key_is_told_so(pair: tuple[socket.socket, socket.socket], key: st
     client, server = pair
     client.sendall(hello(key))
     with pytest.raises(Refused, match="key"):
-        welcome(server, "pixel", "pixel")
+        accept_client(server, "pixel", "pixel")
     assert struct.unpack("<i", client.recv(4))[0] == base.RPC_CODE_MISMATCH
 
 
@@ -40,18 +40,18 @@ def test_claims_of_absurd_length_are_refused_unread(pair: tuple[socket.socket, s
     client, server = pair
     client.sendall(struct.pack("<ii", base.RPC_MAGIC, size))
     with pytest.raises(Refused, match="bytes"):
-        welcome(server, "pixel", "pixel")
+        accept_client(server, "pixel", "pixel")
 
 
 def test_half_a_handshake_and_another_protocol(pair: tuple[socket.socket, socket.socket]) -> None:
     client, server = pair
     client.sendall(b"GET ")
     with pytest.raises(Refused, match="not a TVM RPC client"):
-        welcome(server, "pixel", "pixel")
+        accept_client(server, "pixel", "pixel")
     client.sendall(hello("client:pixel")[:10])
     client.close()
     with pytest.raises(Refused, match="closed"):
-        welcome(server, "pixel", "pixel")
+        accept_client(server, "pixel", "pixel")
 
 
 def test_text_survives_the_way(pair: tuple[socket.socket, socket.socket]) -> None:
@@ -60,8 +60,8 @@ def test_text_survives_the_way(pair: tuple[socket.socket, socket.socket]) -> Non
 
 
 def test_time_limits() -> None:
-    assert time_limit(["client:x"]) is None
-    assert time_limit(["client:x", "-timeout=0"]) is None
-    assert time_limit(["client:x", "-timeout=3"]) == 3.0
+    assert parse_time_limit(["client:x"]) is None
+    assert parse_time_limit(["client:x", "-timeout=0"]) is None
+    assert parse_time_limit(["client:x", "-timeout=3"]) == 3.0
     with pytest.raises(Refused):
-        time_limit(["client:x", "-timeout=soon"])
+        parse_time_limit(["client:x", "-timeout=soon"])

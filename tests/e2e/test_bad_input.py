@@ -23,9 +23,9 @@ import tvm_codl
 import tvm_codl as codl
 from tests.frontend.onnx_models import save
 from tests.phone.servers import Server, gone, phone_server, tvm_process, wait_until
-from tvm_codl.device.ask_tracker import tracker_summary
+from tvm_codl.device.tracker_client import tracker_summary
 from tvm_codl.plan.files import plan_json
-from tvm_codl.plan.reasons import uniform_plan
+from tvm_codl.plan.plan import uniform_plan
 
 LIMIT_S = 30.0  # a hang, not a slow machine
 

@@ -10,7 +10,7 @@ import pytest
 import tvm_codl as codl
 from tvm_codl.cli.main import run
 from tvm_codl.records.store import RecordStore
-from tvm_codl.relay.prepared import prepare
+from tvm_codl.relay.pipeline import prepare
 
 
 def test_a_budget_is_kept_the_records_are_and_the_plan_is_legal(

@@ -16,7 +16,7 @@ from tests.e2e.by_hand import every_operator_split
 from tvm_codl.frontend import zoo
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.frontend.zoo import resnet18, resnet50
-from tvm_codl.measure.bench import TOLERANCE, errors
+from tvm_codl.measure.answers import check_answer
 
 SMALL: dict[str, Callable[[], onnx.ModelProto] | None] = {
     "resnet18": resnet18.build,
@@ -64,5 +64,4 @@ def test_every_operator_split_gives_onnxruntimes_answer(name: str, session: codl
     assert len(split) >= 0.7 * len(plan.operators)
     library = session.build(prepared, plan, tmp_path / "model.so")
     inputs = model.sample_inputs()
-    _, relative = errors(session.open(library).run(inputs), reference_outputs(model, inputs))
-    assert relative <= TOLERANCE
+    check_answer(name, session.open(library), inputs, reference_outputs(model, inputs))

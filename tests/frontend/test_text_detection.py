@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tvm_codl.frontend.load import load_model
-from tvm_codl.frontend.model import LoadedModel
 from tvm_codl.frontend.picture import demo_picture
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.frontend.text_detection import draw_boxes, find_boxes, overlap, to_input
+from tvm_codl.relay.model import LoadedModel
 
 
 def heat(*rectangles: tuple[int, int, int, int], level: float = 0.9) -> np.ndarray:

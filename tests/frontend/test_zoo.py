@@ -10,7 +10,7 @@ import pytest
 from tvm_codl.errors import UserError
 from tvm_codl.frontend import zoo
 from tvm_codl.frontend.zoo import network, resnet18, small
-from tvm_codl.frontend.zoo.entry import built
+from tvm_codl.frontend.zoo.entry import build_once
 
 
 def test_resnet18_has_the_published_size() -> None:
@@ -34,7 +34,7 @@ def test_files_are_written_once_and_whole(tmp_path: Path, monkeypatch: pytest.Mo
         calls.append(1)
         return small.build()
 
-    path = built("x", 1, build)
+    path = build_once("x", 1, build)
     assert path() == path()
     assert len(calls) == 1
     assert [p.name for p in (tmp_path / "zoo").iterdir()] == ["x-1.onnx"]

@@ -10,18 +10,19 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.unit.cost.latency import network
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.split import axes as axes_of
 from tvm_codl.measure import acquisition as module
-from tvm_codl.measure.acquisition import doubted, worth
+from tvm_codl.measure.acquisition import acquire, doubt
 from tvm_codl.plan.candidates import candidates
-from tvm_codl.plan.search import search, tables
+from tvm_codl.plan.costs import build_costs
+from tvm_codl.plan.search import search
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
 
 GRAPH = network()
 AXES = {o.id: axes_of(o, GRAPH) for o in GRAPH.operators}
-SHARING = SharingCost(wait_cpu_ms=0.002, wait_gpu_ms=0.002, relayout_ms_per_mb=0.2)
+SHARING = TransferCost(wait_cpu_ms=0.002, wait_gpu_ms=0.002, relayout_ms_per_mb=0.2)
 
 
 class EvenButForCpu:
@@ -48,8 +49,8 @@ def wanted_on() -> set[str]:
     """The processors of the pieces that are worth a measurement."""
     model = EvenButForCpu()
     choices = candidates(GRAPH, AXES, model)
-    plan = search(GRAPH, choices, SHARING, AXES)
-    found = worth(GRAPH, AXES, choices, tables(GRAPH, choices, SHARING, AXES), plan, model)
+    plan = search(GRAPH, choices, SHARING, AXES).plan
+    found = acquire(GRAPH, AXES, choices, build_costs(GRAPH, choices, SHARING, AXES), plan, model)
     return {one.probe.processor for one in found.probes if one.probe.axis}
 
 
@@ -60,10 +61,10 @@ def test_a_piece_far_from_its_even_share_is_worth_a_measurement(monkeypatch: pyt
 
 
 def test_doubt_grows_with_the_distance_from_the_even_share() -> None:
-    assert doubted(0.1, 2.0, 2.0) == pytest.approx(0.1)
-    assert doubted(0.1, 4.0, 2.0) == doubted(0.1, 1.0, 2.0) > doubted(0.1, 3.0, 2.0) > 0.1
+    assert doubt(0.1, 2.0, 2.0) == pytest.approx(0.1)
+    assert doubt(0.1, 4.0, 2.0) == doubt(0.1, 1.0, 2.0) > doubt(0.1, 3.0, 2.0) > 0.1
 
 
 @pytest.mark.parametrize(("ms", "even_ms"), [(1.0, 0.0), (1.0, math.inf), (0.0, 1.0)])
 def test_without_an_even_share_the_model_is_believed(ms: float, even_ms: float) -> None:
-    assert doubted(0.1, ms, even_ms) == 0.1
+    assert doubt(0.1, ms, even_ms) == 0.1

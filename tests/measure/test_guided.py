@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from tests.measure.null_meter import NullMeter
 from tests.unit.cost.latency import latency, network
 from tvm_codl.cost.model import CostModel, Sample, samples_of
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UsageError
 from tvm_codl.graph.split import axes as axes_of
 from tvm_codl.measure import guided as module
 from tvm_codl.measure.budget import Budget
-from tvm_codl.measure.guided import Guided, grid_placements, grid_probes, guide, predicted
+from tvm_codl.measure.guided import Guided, GuidedMeasuring, grid_placements, grid_probes, predict_split
 from tvm_codl.measure.probe import Probe, whole_probes
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.search import search
@@ -26,7 +26,7 @@ from tvm_codl.records.record import Processor
 from tvm_codl.records.store import RecordStore
 from tvm_codl.records.workload import Workload
 
-SHARING = SharingCost(wait_cpu_ms=0.002, wait_gpu_ms=0.002, relayout_ms_per_mb=0.2)
+SHARING = TransferCost(wait_cpu_ms=0.002, wait_gpu_ms=0.002, relayout_ms_per_mb=0.2)
 GRAPH = network()
 AXES = {o.id: axes_of(o, GRAPH) for o in GRAPH.operators}
 
@@ -38,17 +38,16 @@ def store(tmp_path: Path) -> Iterator[RecordStore]:
 
 
 def guided(meter: NullMeter, budget: Budget, lines: list[str] | None = None, retry_failed: bool = False) -> Guided:
-    return guide(
+    return GuidedMeasuring(
         meter.graph,
         AXES,
         meter,
         SHARING,
         budget,
-        fit=lambda records: CostModel.fit(samples_of(records)),
-        known=list(meter.store),
+        lambda records: CostModel.fit(samples_of(records)),
+        {(record.workload, record.processor): record for record in meter.store},
         log=(lines if lines is not None else []).append,
-        retry_failed=retry_failed,
-    )
+    ).run(retry_failed)
 
 
 class Truth:
@@ -66,9 +65,9 @@ def true_ms(plan: Plan) -> float:
     for planned, operator in zip(plan.operators, GRAPH.operators, strict=True):
         at = planned.placement
         whole = choices[operator.id][at.on == "gpu"]
-        chosen[operator.id] = (predicted(operator, GRAPH, AXES, model, at) if at.on == "split" else whole,)
-    costs = module.tables(GRAPH, chosen, SHARING, AXES)
-    return module.replayed(GRAPH, chosen, SHARING, costs, [0] * len(chosen)).total_ms
+        chosen[operator.id] = (predict_split(operator, GRAPH, AXES, model, at) if at.on == "split" else whole,)
+    costs = module.build_costs(GRAPH, chosen, SHARING, AXES)
+    return costs.simulate([0] * len(chosen)).total_ms
 
 
 def test_a_tenth_of_the_grid_gives_a_plan_as_good_as_the_whole(store: RecordStore) -> None:
@@ -77,8 +76,8 @@ def test_a_tenth_of_the_grid_gives_a_plan_as_good_as_the_whole(store: RecordStor
     model = CostModel.fit(samples)
     choices = module.candidates(GRAPH, AXES, model)
     for id, split in grid_placements(GRAPH, AXES):
-        choices[id] += (predicted(GRAPH.operators[id], GRAPH, AXES, model, split),)
-    best = search(GRAPH, choices, SHARING, AXES)
+        choices[id] += (predict_split(GRAPH.operators[id], GRAPH, AXES, model, split),)
+    best = search(GRAPH, choices, SHARING, AXES).plan
     meter = NullMeter(GRAPH, store)
     found = guided(meter, Budget(measurements=len(grid) // 10))
     assert len(meter.taken) <= len(grid) // 10
@@ -104,8 +103,8 @@ def test_it_ends_when_the_plan_stands(store: RecordStore) -> None:
     found = guided(meter, Budget(measurements=10_000))
     assert found.why == "stands"
     assert len(meter.taken) < len(grid_probes(GRAPH, AXES)) / 2
-    last = found.rounds[-module.STANDS_ROUNDS :]
-    little = last[-1].gain_ms < module.STANDS_GAIN * last[-1].predicted_ms
+    last = found.rounds[-module.STABLE_ROUNDS :]
+    little = last[-1].gain_ms < module.STABLE_GAIN * last[-1].predicted_ms
     assert little or all(one.moved == 0 for one in last)
     # What is known now is all that there is to know: another run measures no more than one that went on would have.
     again = NullMeter(GRAPH, store)
@@ -113,8 +112,8 @@ def test_it_ends_when_the_plan_stands(store: RecordStore) -> None:
 
 
 def test_a_budget_of_time_that_is_over_still_gives_a_plan(store: RecordStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "STANDS_GAIN", -1.0)
-    monkeypatch.setattr(module, "STANDS_ROUNDS", 1000)
+    monkeypatch.setattr(module, "STABLE_GAIN", -1.0)
+    monkeypatch.setattr(module, "STABLE_ROUNDS", 1000)
     meter = NullMeter(GRAPH, store)
     found = guided(meter, Budget(seconds=0.0))
     assert found.why == "budget"

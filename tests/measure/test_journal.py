@@ -10,7 +10,7 @@ import msgspec
 
 from tvm_codl.measure.journal import Entry, Journal, acquit, folder_of, suspects
 
-ENTRY = Entry("conv", "gpu", "pixel", "b1", "alone")
+ENTRY = Entry("conv", "gpu", "pixel", "b1")
 
 
 def die_with(store: Path, entry: Entry) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.measure.null_meter import NullMeter
 from tests.unit.cost.latency import latency, network
 from tvm_codl.cost.model import CostModel, samples_of
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.split import axes
 from tvm_codl.measure import learning
 from tvm_codl.measure.budget import Budget
@@ -45,7 +45,7 @@ def meters(monkeypatch: pytest.MonkeyPatch) -> list[NullMeter]:
         return meter
 
     monkeypatch.setattr(learning.Measurer, "of", measurer)
-    monkeypatch.setattr(learning, "measure_sharing", lambda phone, cpu, gpu: SharingCost(0.002, 0.002))
+    monkeypatch.setattr(learning, "measure_transfers", lambda phone, cpu, gpu: TransferCost(0.002, 0.002))
     monkeypatch.setattr(
         learning, "model_fitter", lambda profile, tools: lambda records: CostModel.fit(samples_of(records))
     )

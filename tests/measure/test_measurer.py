@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 import tvm
+from msgspec.structs import replace
 
-from tests.measure.null_phone import NullCompiler, NullPhone, network, null_measurer
+from tests.measure.null_phone import PROFILE, NullCompiler, NullPhone, network, null_measurer
 from tvm_codl.errors import DeviceError
 from tvm_codl.measure import journal, worker
 from tvm_codl.measure import measurer as measuring
@@ -60,13 +61,13 @@ def test_what_is_known_is_not_measured_again(store: RecordStore, compiler: NullC
     assert len(store) == len(probes)
 
 
-def test_another_build_mode_or_device_is_measured_anew(store: RecordStore, compiler: NullCompiler) -> None:
+def test_another_build_or_device_is_measured_anew(store: RecordStore, compiler: NullCompiler) -> None:
     phone = NullPhone()
     probes = whole_probes(network(1))
     opened(store, phone).measure(probes)
     opened(store, phone, build="b2").measure(probes)
     assert len(store) == 2 * len(probes)
-    assert opened(store, phone).known("shared") == {}
+    assert opened(store, NullPhone(profile=replace(PROFILE, name="another phone"))).known() == {}
 
 
 def test_a_build_that_fails_is_halved_until_it_stands_alone(store: RecordStore, compiler: NullCompiler) -> None:
@@ -293,7 +294,7 @@ from pathlib import Path
 from typing import Any
 from tvm_codl.measure.journal import Entry, Journal
 Journal(Path({str(store.path)!r})).enter(
-    Entry({probe.key!r}, {probe.processor!r}, {measurer.context.device!r}, {measurer.context.tools.kernel_id!r}, "alone", {deaths}))
+    Entry({probe.key!r}, {probe.processor!r}, {measurer.context.device!r}, {measurer.context.tools.kernel_id!r}, {deaths}))
 import os; os.kill(os.getpid(), 9)
 """
     assert subprocess.run([sys.executable, "-c", script], env=os.environ, check=False).returncode == -9

@@ -167,7 +167,7 @@ def test_a_phone_of_another_kind_is_not_mixed_in(store: RecordStore, compiler: N
 
 def test_a_phone_that_goes_away_while_it_is_asked_for_something(monkeypatch: pytest.MonkeyPatch) -> None:
     phone = NullPhone()
-    monkeypatch.setattr(pools, "Shelf", lambda place, timeout_s: NullShelf(phone))
+    monkeypatch.setattr(pools, "TrackerPhones", lambda place, timeout_s, soc: NullShelf(phone))
     with (
         pytest.raises(DeviceError, match="tracker here:9190, key pixel went away") as error,
         connect_pool(Tracker("here", 9190, "pixel")) as pool,
@@ -178,7 +178,7 @@ def test_a_phone_that_goes_away_while_it_is_asked_for_something(monkeypatch: pyt
 
 
 def test_an_error_that_no_phone_is_to_blame_for_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "Shelf", lambda place, timeout_s: NullShelf(NullPhone(), NullPhone()))
+    monkeypatch.setattr(pools, "TrackerPhones", lambda place, timeout_s, soc: NullShelf(NullPhone(), NullPhone()))
     with pytest.raises(tvm.error.TVMError, match="of ours"), connect_pool(Tracker("here", 9190, "pixel")) as pool:
         assert pool.alive() and len(pool.phones) == 2
         raise tvm.error.TVMError("of ours")

@@ -11,7 +11,7 @@ from tests.unit.cost.latency import latency
 from tests.unit.plan.networks import Network
 from tvm_codl.cost.model import CostModel
 from tvm_codl.cost.samples import Sample
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UsageError
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis, axes
@@ -45,7 +45,7 @@ def known_device(*graphs: OpGraph) -> CostModel:
 
 
 def predicted(name: str, graph: OpGraph, device: CostModel) -> Predicted:
-    return predict(name, graph, axes_of(graph), device, SharingCost(0.01, 0.01, 0.0, 0.1))
+    return predict(name, graph, axes_of(graph), device, TransferCost(0.01, 0.01, 0.0, 0.1))
 
 
 def test_measured_operators_add_up_to_each_processors_time() -> None:

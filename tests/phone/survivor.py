@@ -28,7 +28,7 @@ from tvm_codl.measure.probe import Probe, split_probes, whole_probes
 from tvm_codl.measure.settings import Settings
 from tvm_codl.plan.plan import Placement
 from tvm_codl.records.store import RecordStore
-from tvm_codl.relay.extract import extract
+from tvm_codl.relay.pipeline import extract
 
 #: Many samples, so that a session lasts long enough to be killed in the middle; and no alarm for drift, whoever else runs
 #: on this machine, so that each candidate is measured once.

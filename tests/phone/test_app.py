@@ -71,7 +71,7 @@ def _count(folder: Path, names: Sequence[str]) -> int:
 
 
 def test_settings_handshakes_supervisor_and_watchdog(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    names = ("SettingsTest", "EntranceTest", "SupervisorTest")
+    names = ("SettingsTest", "ServerPortTest", "SupervisorTest")
     try:
         junit = [tools.jar("junit-4.13.2.jar"), tools.jar("hamcrest-core-*.jar")]
     except UserError as missing:

@@ -175,7 +175,7 @@ def test_the_stand_in_is_one_to_adbutils_too(adb: StandInAdb, phone: Phone) -> N
 
 
 @pytest.mark.usefixtures("either_shell")
-def test_info_from_the_shell_alone(adb: StandInAdb, phone: Phone, folder: str, cli: Cli) -> None:
+def test_info_from_the_shell_alone(adb: StandInAdb, phone: Phone, folder: str, tmp_path: Path, cli: Cli) -> None:
     phone.tell("prop.ro.product.cpu.abi", "arm64-v8a")
     code, out, err = cli("info", "--folder", folder)
     assert code == 0 and "device start" in err
@@ -188,6 +188,13 @@ def test_info_from_the_shell_alone(adb: StandInAdb, phone: Phone, folder: str, c
     assert len(told["caches"]) == len(cpu.caches()) if "caches" in told else not cpu.caches()
     code, _, err = cli("info", "--folder", folder, "--codl")
     assert code == 4 and "device start" in err
+    file = tmp_path / "soc.yaml"
+    file.write_text("compute_units: 2\nkernel_wave_size: 64\n")
+    code, out, _ = cli("info", "--folder", folder, "--soc", file)
+    assert code == 0 and (yaml.safe_load(out)["compute_units"], yaml.safe_load(out)["kernel_wave_size"]) == (2, 64)
+    assert cli("info", "--folder", folder, "--codl", "--soc", file)[1] == file.read_text()
+    file.write_text("compute_units: few\n")
+    assert cli("info", "--folder", folder, "--soc", file)[0] == 1
 
 
 @pytest.mark.usefixtures("either_shell")

@@ -17,7 +17,7 @@ from tests.phone.stand_in_adb import StandInAdb
 from tests.phone.stand_in_phone import Phone
 from tvm_codl.device.adb.connection import AdbServer
 from tvm_codl.device.adb.forward import Forwarding, Mapping
-from tvm_codl.device.adb.server import start_again
+from tvm_codl.device.adb.server import restart_command
 
 
 def test_forward_is_taken_down_on_interrupt_and_what_a_kill_left_by_remove(
@@ -82,15 +82,15 @@ def test_forward_tells_that_the_server_ended_with_the_connection(
 @pytest.mark.usefixtures("either_shell")
 def test_a_server_that_runs_or_was_stopped_need_not_be_started(adb: StandInAdb, phone: Phone, folder: str) -> None:
     one = AdbServer().phone()
-    assert start_again(one, folder) == ""
+    assert restart_command(one, folder) == ""
     Path(folder).mkdir()
-    assert start_again(one, folder) == ""
+    assert restart_command(one, folder) == ""
     begun = Path("/proc/self/stat").read_text().rpartition(") ")[2].split()[19]
     Path(folder, "server.pid").write_text(f"{os.getpid()} {begun}\n")
-    assert start_again(one, folder) == ""
+    assert restart_command(one, folder) == ""
     Path(folder, "server.pid").write_text(f"{os.getpid()} {int(begun) + 1}\n")
     Path(folder, "server.out").write_text('{"proxy": "127.0.0.1:9090", "key": "$(reboot)"}\n')
-    assert start_again(one, folder).endswith("--proxy 127.0.0.1:9090 --key '$(reboot)'")
+    assert restart_command(one, folder).endswith("--proxy 127.0.0.1:9090 --key '$(reboot)'")
 
 
 def test_forward_refuses_a_taken_port_and_another_machine(

@@ -17,7 +17,7 @@ from tvm_codl.cli.device import next_command
 from tvm_codl.device import cpu
 from tvm_codl.device.adb.connection import AdbServer
 from tvm_codl.device.adb.forward import Forwarding, Mapping
-from tvm_codl.device.adb.server import Serving
+from tvm_codl.device.adb.server import RunningServer
 from tvm_codl.device.connect import connect
 from tvm_codl.device.spec import Proxy, Tracker
 
@@ -86,12 +86,12 @@ def test_what_is_next_with_a_tracker(adb: StandInAdb, phone: Phone) -> None:
     one, port = AdbServer().phone(), free_port()
     measure = "tvm-codl measure MODEL --rpc-tracker {} --rpc-key pixel"
     usb, wireless = "127.0.0.1:9190", "10.0.0.1:9190"
-    serving = Serving(phone.serial, 1, "pixel", port, usb)
+    serving = RunningServer(phone.serial, 1, "pixel", port, usb)
     assert next_command(one, serving).startswith(f"tvm-codl device forward --serial {phone.serial} --port {port} ")
     assert next_command(one, serving).endswith(f", then {measure.format(usb)}")
     with Forwarding(one, (Mapping("forward", port, port, "server"),)):
         assert next_command(one, serving) == measure.format(usb)
-    assert next_command(one, Serving(phone.serial, 1, "pixel", port, wireless)) == measure.format(wireless)
+    assert next_command(one, RunningServer(phone.serial, 1, "pixel", port, wireless)) == measure.format(wireless)
 
 
 def test_proxy_over_usb(adb: StandInAdb, phone: Phone, folder: str, server_file: Path, cli: Cli) -> None:

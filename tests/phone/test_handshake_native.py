@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tvm.rpc import base
 
 from tests.examples import examples
-from tvm_codl.device.handshake import Refused, welcome
+from tvm_codl.device.handshake import Refused, accept_client
 from tvm_codl.runtime.platforms import platform
 from tvm_codl.runtime.server_build import SOURCES
 
@@ -25,7 +25,7 @@ OPTIONS = ("-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The fuzzer with our own driver, under AddressSanitizer and UBSan where the compiler has them."""
     program = tmp_path_factory.mktemp("fuzz") / "fuzz"
-    sources = [SOURCES / "src" / name for name in ("opening.cc", "packets.cc")]
+    sources = [SOURCES / "src" / name for name in ("handshake.cc", "packets.cc")]
     sources += sorted((SOURCES / "fuzz").glob("*.cc"))
     line = [platform("host").cxx, *OPTIONS, *map(str, sources), "-o", str(program)]
     sanitized = [*line, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
@@ -50,7 +50,7 @@ def reference(words: bytes) -> str:
         client.sendall(words)
         client.shutdown(socket.SHUT_WR)
         try:
-            return f"text {welcome(server, 'pixel', 'pixel') or 0:.17g}"
+            return f"text {accept_client(server, 'pixel', 'pixel') or 0:.17g}"
         except Refused as error:
             return "unfinished" if "closed" in str(error) else "refused"
 

@@ -14,8 +14,8 @@ from tvm.autotvm.measure import MeasureErrorNo
 from tests.runtime.kernel_tasks import DEEDS, conv_task, first_legal, inputs_of
 from tvm_codl.device.connect import connect
 from tvm_codl.device.reference.local import local_phone
+from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.register import cpu_target, gpu_target
-from tvm_codl.kernels.transfer import scheduled
 from tvm_codl.kernels.tuner.builder import BatchBuilder
 from tvm_codl.kernels.tuner.runner import BatchRunner, gpu_limits
 from tvm_codl.kernels.tuner.trials import Trials

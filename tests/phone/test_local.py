@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from tests.phone.servers import gone, wait_until
-from tvm_codl.device.ask_tracker import tracker_summary
 from tvm_codl.device.connect import connect
 from tvm_codl.device.reference.local import local_phone
-from tvm_codl.errors import DeviceError
+from tvm_codl.device.tracker_client import tracker_summary
+from tvm_codl.errors import DeviceError, UserError
 
 CLIENT = """
 import json, psutil, sys, time
@@ -88,6 +88,18 @@ def test_phone_that_dies_in_the_middle() -> None:
                 if "tvm_codl.device.reference.server" in " ".join(child.cmdline()):
                     child.kill()
         phone.remote.get_function("codl.profile")()
+
+
+def test_a_soc_file_replaces_what_the_phone_reports(tmp_path: Path) -> None:
+    file = tmp_path / "soc.yaml"
+    file.write_text("compute_units: 77\nmax_work_group_size: 384\n")
+    with connect(soc=file) as phone:
+        assert (phone.profile.compute_units, phone.profile.max_work_group) == (77, 384)
+        assert phone.profile.global_mem_cache_size > 0
+        phone.reopen(30)
+        assert phone.profile.compute_units == 77
+    with pytest.raises(UserError), connect(soc=tmp_path / "none.yaml"):
+        pass
 
 
 def test_two_clients_have_a_phone_each() -> None:

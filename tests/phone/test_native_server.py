@@ -23,7 +23,7 @@ from tests.phone.servers import Server, gone, tvm_process, wait_until
 from tests.phone.survivor import measuring, probes
 from tests.runtime.partitions import answer, convolutions
 from tvm_codl.build.library import build
-from tvm_codl.device import same_build
+from tvm_codl.device import connect as connection
 from tvm_codl.device.connect import Phone, connect
 from tvm_codl.device.cores import phone_environment
 from tvm_codl.device.profile import DeviceProfile
@@ -125,16 +125,16 @@ def test_it_tells_the_facts_that_the_reference_phone_tells(server: Server) -> No
 
 def test_it_tells_its_build_and_its_limits(server: Server) -> None:
     with connect(at(server)) as phone:
-        told = same_build.server_build(phone.remote)
+        told = connection.server_build(phone.remote)
         assert phone.profile.build_id == server.about["build_id"] == build_id("host")
     assert told is not None and told.coexec == coexec_id() and told.build_id == build_id("host")
     assert told.platform == "host" and told.compiler and 0 < told.packet_bytes <= 1 << 30
     done = subprocess.run([str(compile_server()), "--version"], capture_output=True, text=True, timeout=60, check=True)
-    assert msgspec.json.decode(done.stdout, type=same_build.ServerBuild) == told
+    assert msgspec.json.decode(done.stdout, type=connection.ServerBuild) == told
 
 
 def test_client_of_another_build_is_told_what_to_build(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(same_build, "coexec_id", lambda: "0123456789abcdef")
+    monkeypatch.setattr(connection, "coexec_id", lambda: "0123456789abcdef")
     with pytest.raises(DeviceError, match="another version") as error, connect(at(server)):
         pass
     assert coexec_id() in error.value.evidence and "0123456789abcdef" in error.value.evidence

@@ -18,10 +18,10 @@ from tvm import te
 from tvm.rpc import base
 
 from tests.phone.servers import Server, gone, phone_server, tvm_process, wait_until
-from tvm_codl.device.ask_tracker import tracker_summary
 from tvm_codl.device.connect import Phone, connect
 from tvm_codl.device.handshake import read_number
 from tvm_codl.device.spec import Direct, Proxy, Tracker
+from tvm_codl.device.tracker_client import tracker_summary
 from tvm_codl.errors import DeviceError
 
 

@@ -17,8 +17,8 @@ import pytest
 from tests.phone.servers import phone_server, tvm_process, wait_until
 from tests.phone.survivor import SLOW, measurer, measuring, poisoned, probes
 from tvm_codl.device.connect import connect
-from tvm_codl.device.shelf import Shelf
 from tvm_codl.device.spec import Tracker
+from tvm_codl.device.tracker_phones import TrackerPhones
 from tvm_codl.measure import journal, libraries
 from tvm_codl.measure.phone_pool import PhonePool
 from tvm_codl.records.record import Record
@@ -169,7 +169,7 @@ def test_kill_of_a_phone_of_a_fleet(tmp_path: Path) -> None:
             a.wait_for("registered")
             b.wait_for("registered")
             words: list[str] = []
-            pool = PhonePool(Shelf(Tracker(host, port, "pixel")), log=words.append)
+            pool = PhonePool(TrackerPhones(Tracker(host, port, "pixel")), log=words.append)
             assert len(pool.phones) == 2
             with RecordStore(path) as store:
                 running = measurer(pool, store, log=words.append)

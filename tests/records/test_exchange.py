@@ -18,7 +18,7 @@ from tests.unit.records import strategies
 from tests.unit.records.strategies import KEYS
 from tests.unit.records.test_store import kernel, record
 from tvm_codl.errors import UserError
-from tvm_codl.records.exchange import Amount, Format, export_file, format_of, import_file, merge, opened
+from tvm_codl.records.exchange import Amount, Format, export_file, format_of, import_file, merge, open_store
 from tvm_codl.records.kernel import KernelRecord
 from tvm_codl.records.record import Record
 from tvm_codl.records.selection import Selection, groups
@@ -45,7 +45,7 @@ def read(path: Path) -> tuple[list[Record], list[KernelRecord], list[str]]:
 
 def test_a_store_goes_through_autotvms_format_whole_and_once(tmp_path: Path) -> None:
     made, tried = fill(tmp_path / "a.db")
-    with opened(tmp_path / "a.db") as store:
+    with open_store(tmp_path / "a.db") as store:
         assert export_file(store, tmp_path / "out.log") == Amount(3, 3, 1)
     assert len(list(autotvm.record.load_from_file(tmp_path / "out.log"))) == 6
     with RecordStore(tmp_path / "b.db") as store:
@@ -57,7 +57,7 @@ def test_a_store_goes_through_autotvms_format_whole_and_once(tmp_path: Path) -> 
 
 def test_pieces_go_through_csv_whole_and_once(tmp_path: Path) -> None:
     made, _ = fill(tmp_path / "a.db")
-    with opened(tmp_path / "a.db") as store:
+    with open_store(tmp_path / "a.db") as store:
         assert export_file(store, tmp_path / "out.csv") == Amount(pieces=3)
     with RecordStore(tmp_path / "b.db") as store:
         assert [import_file(store, tmp_path / "out.csv").new for _ in range(2)] == [Amount(pieces=3), Amount()]
@@ -104,7 +104,7 @@ def test_a_package_of_several_targets_and_versions_is_taken(tmp_path: Path) -> N
 def test_a_bad_line_stops_the_import_or_is_skipped_and_reported(tmp_path: Path, format: Format) -> None:
     fill(tmp_path / "a.db")
     path = tmp_path / f"mine.{format}"
-    with opened(tmp_path / "a.db") as store:
+    with open_store(tmp_path / "a.db") as store:
         store.add([record("no key of an operator")])
         export_file(store, path, format, Selection(mode="alone"))
     with open(path, "a") as file:
@@ -131,11 +131,11 @@ def test_a_file_that_cannot_be_read_is_a_kind_error(tmp_path: Path, name: str) -
 
 def test_an_export_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     fill(tmp_path / "a.db")
-    with opened(tmp_path / "a.db") as store, pytest.raises(UserError, match="cannot be written") as raised:
+    with open_store(tmp_path / "a.db") as store, pytest.raises(UserError, match="cannot be written") as raised:
         export_file(store, tmp_path / "none" / "out.log")
     assert "tvm-codl records export -o FILE" in raised.value.next
     (tmp_path / "taken").mkdir()
-    with opened(tmp_path / "a.db") as store, pytest.raises(UserError, match="cannot be written"):
+    with open_store(tmp_path / "a.db") as store, pytest.raises(UserError, match="cannot be written"):
         export_file(store, tmp_path / "taken")
     assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
 
@@ -157,7 +157,7 @@ def test_stores_are_merged_once(tmp_path: Path) -> None:
 
 def test_a_selection_chooses_and_groups_count(tmp_path: Path) -> None:
     fill(tmp_path / "a.db")
-    with opened(tmp_path / "a.db") as store:
+    with open_store(tmp_path / "a.db") as store:
         store.add([record(KEYS[0], build="b2", when=1800000000.0)])
         every = groups(store)
         assert [(g.what, g.processor, g.count, g.failed, g.builds) for g in every] == [
@@ -193,7 +193,7 @@ def test_a_pipe_is_written_into_and_stays_one(tmp_path: Path) -> None:
     fill(tmp_path / "a.db")
     pipe, copy = tmp_path / "pipe", tmp_path / "copy.log"
     os.mkfifo(pipe)
-    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader, opened(tmp_path / "a.db") as store:
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader, open_store(tmp_path / "a.db") as store:
         export_file(store, pipe)
         export_file(store, copy)
         assert reader.stdout is not None and reader.stdout.read() == copy.read_bytes()

@@ -12,7 +12,7 @@ from tests.relay.operator_cases import CASES
 from tests.relay.oracle import assert_same, partitioned, plan_of, random_inputs, run_together
 from tvm_codl.graph.split import NoSplit, axes, piece
 from tvm_codl.plan.plan import Placement
-from tvm_codl.relay.extract import extract
+from tvm_codl.relay.pipeline import extract
 
 MOST = 3
 """Splits that one example builds; what an operator decomposes to may have many more."""

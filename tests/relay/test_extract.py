@@ -13,8 +13,9 @@ from tvm_codl.errors import UserError
 from tvm_codl.graph.split import axes, piece, whole
 from tvm_codl.plan.plan import Placement
 from tvm_codl.relay.attributes import from_plain, to_plain
-from tvm_codl.relay.extract import extract, read
+from tvm_codl.relay.extract import read
 from tvm_codl.relay.piece import piece_function
+from tvm_codl.relay.pipeline import extract
 
 
 def module(body: relay.Expr) -> tvm.IRModule:

@@ -10,12 +10,12 @@ from tvm import relay
 from tvm.contrib.graph_executor import GraphModule
 
 from tvm_codl.frontend.load import load_model
-from tvm_codl.measure.plan_libraries import partition
-from tvm_codl.measure.settings_search import largest_error
+from tvm_codl.measure.answers import answer_errors
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 from tvm_codl.records.settings import DEFAULT, Settings
 from tvm_codl.relay.float16 import CONVERSION, GpuFloat16
-from tvm_codl.relay.prepared import Prepared, prepare
+from tvm_codl.relay.pipeline import partition, prepare
+from tvm_codl.relay.prepared import Prepared
 
 
 def planned(prepared: Prepared, settings: Settings = DEFAULT) -> Plan:
@@ -97,16 +97,16 @@ def test_the_answer_changes_by_what_float16_rounds_away(small: Prepared) -> None
     inputs = small.model.sample_inputs()
     for plan in (planned(small), all_gpu(small)):
         mod = partition(small, plan)
-        error = largest_error(answers(GpuFloat16()(mod), inputs), answers(mod, inputs))
+        error = answer_errors(answers(GpuFloat16()(mod), inputs), answers(mod, inputs))[1]
         assert 0 < error < 5e-3
 
 
 def test_what_float16_cannot_hold_is_an_infinite_error() -> None:
     wanted = [np.array([1.0, 7e4], "float32")]
     with np.errstate(over="ignore"):
-        assert largest_error([wanted[0].astype("float16")], wanted) == np.inf
-    assert largest_error([np.array([np.nan, 1.0], "float32")], wanted) == np.inf
-    assert largest_error([np.array([1.0, 7.07e4], "float32")], wanted) == pytest.approx(0.01)
+        assert answer_errors([wanted[0].astype("float16")], wanted)[1] == np.inf
+    assert answer_errors([np.array([np.nan, 1.0], "float32")], wanted)[1] == np.inf
+    assert answer_errors([np.array([1.0, 7.07e4], "float32")], wanted)[1] == pytest.approx(0.01)
 
 
 def test_tvms_own_lists_are_as_before(small: Prepared) -> None:

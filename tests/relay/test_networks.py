@@ -11,7 +11,7 @@ from tests.relay.oracle import assert_same, partitioned, plan_of, random_inputs,
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import NoSplit, axes, piece
 from tvm_codl.plan.plan import Placement
-from tvm_codl.relay.extract import extract
+from tvm_codl.relay.pipeline import extract
 
 
 def random_placements(graph: OpGraph, seed: int) -> dict[int, Placement]:

@@ -19,7 +19,7 @@ from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis, NoSplit, axes, piece
 from tvm_codl.plan.plan import Placement
 from tvm_codl.relay.annotate import from_text, to_text
-from tvm_codl.relay.extract import extract
+from tvm_codl.relay.pipeline import extract
 from tvm_codl.relay.walk import in_order
 
 SETTINGS = settings(

@@ -12,8 +12,8 @@ from tests.relay.oracle import PASSES, assert_same, partitioned, plan_of, random
 from tvm_codl.errors import UserError
 from tvm_codl.plan.plan import Placement
 from tvm_codl.relay.annotate import AnnotateCoExecution
-from tvm_codl.relay.extract import extract
 from tvm_codl.relay.partition import PartitionCoExecution
+from tvm_codl.relay.pipeline import extract
 from tvm_codl.relay.walk import in_order
 
 GPU = Placement("gpu")

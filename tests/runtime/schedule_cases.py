@@ -10,8 +10,8 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
+from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.register import cpu_target, gpu_target
-from tvm_codl.kernels.transfer import scheduled
 
 OPTIONS = {"tir.disable_cse_tir": True}
 Body = Callable[..., relay.Expr]

@@ -12,7 +12,7 @@ from tvm import relay
 
 from tests.runtime.partitions import Network
 from tvm_codl.build.library import build
-from tvm_codl.device.deadline import within
+from tvm_codl.device.deadline import call_within
 from tvm_codl.runtime.comodule import CoModule
 
 pytestmark = pytest.mark.usefixtures("opencl")
@@ -50,6 +50,6 @@ def test_a_list_longer_than_the_queue_behind_a_wait_ends(loaded: tvm.runtime.Mod
     module = CoModule(loaded, tvm.cpu(), sharing=sharing)
     for value in (np.zeros(SHAPE, "float32"), np.arange(64, dtype="float32").reshape(SHAPE)):
         for _ in range(3):
-            found = within(PATIENCE_S, partial(module.run, {"x": value}))[0]
+            found = call_within(PATIENCE_S, partial(module.run, {"x": value}))[0]
             np.testing.assert_array_equal(found, 2 * value + 6 + 2 * LONG)
-    assert within(PATIENCE_S, module.timeline)
+    assert call_within(PATIENCE_S, module.timeline)

@@ -13,9 +13,9 @@ from tests.runtime.partitions import Network, answer, convolutions
 from tvm_codl.build.library import Library, build
 from tvm_codl.device.facts import IMAGES as HAS_IMAGES
 from tvm_codl.device.facts import ClDevice
+from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.kernels.target import image_side, with_images
-from tvm_codl.kernels.transfer import scheduled
 from tvm_codl.runtime.comodule import CoModule
 
 #: Vectors of four, as a real GPU's kernels have them, whatever this machine's are.

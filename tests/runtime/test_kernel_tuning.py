@@ -18,21 +18,20 @@ from tests.runtime.schedule_cases import OPTIONS, conv
 from tvm_codl.build.library import build
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.load import load_model
+from tvm_codl.kernels.dispatch import plain, scheduled
 from tvm_codl.kernels.register import cpu_target, gpu_target
+from tvm_codl.kernels.reuse import read
 from tvm_codl.kernels.schedules.depthwise import TASK as DEPTHWISE
-from tvm_codl.kernels.transfer import plain, read_records, scheduled
 from tvm_codl.kernels.tuner.builder import BatchBuilder, failed
 from tvm_codl.kernels.tuner.trials import Trials, append, knobs_of, legal
 from tvm_codl.kernels.tuner.tune import KernelTuner, Settings
 from tvm_codl.kernels.tuner.tuners import NAMES, KnobModel, make_tuner
 from tvm_codl.kernels.workloads import workloads
-from tvm_codl.measure.plan_libraries import partition
 from tvm_codl.measure.wanted_kernels import kernels, network_probes, plan_probes
-from tvm_codl.plan.plan import Placement
-from tvm_codl.plan.reasons import uniform_plan
+from tvm_codl.plan.plan import Placement, uniform_plan
 from tvm_codl.records.kernel import KernelRecord
 from tvm_codl.records.store import RecordStore
-from tvm_codl.relay.prepared import prepare
+from tvm_codl.relay.pipeline import partition, prepare
 
 
 @pytest.fixture(scope="module")
@@ -153,14 +152,18 @@ def test_tuner_proposes_each_configuration_once_and_none_that_is_known(task: Any
         assert len(seen) == min(200, len(legal(task.config_space)) - 3)
 
 
+def configurations(path: Path) -> list[Any]:
+    return [one.config for one, _ in autotvm.record.load_from_file(str(path))]
+
+
 @pytest.mark.parametrize("name", ["xgb", "climb"])
 def test_tuner_finds_the_best(task: Any, tmp_path: Path, name: str) -> None:
     best = min(formula(task.config_space.get(i)) for i in legal(task.config_space))
     result, runner, _ = tuned(task, tmp_path, trials=40, tuner=name)
     assert runner.ran[0] <= 40 < len(legal(task.config_space))
     assert result.best_ms == pytest.approx(best * 1e3)
-    ((_, record),) = read_records(tmp_path / "best.log")
-    assert formula(record.config) == pytest.approx(best)
+    (config,) = configurations(tmp_path / "best.log")
+    assert formula(config) == pytest.approx(best)
 
 
 @pytest.mark.parametrize("window", [1, 3])
@@ -187,7 +190,7 @@ def test_second_run_measures_nothing_and_more_trials_go_on(task: Any, tmp_path: 
     again, runner, _ = tuned(task, tmp_path, trials=12)
     assert again is None and runner.ran[0] == 0
     more, runner, trials = tuned(task, tmp_path, trials=20)
-    assert runner.ran[0] == 8 == more.new and more.trials == 20 == len(trials.known(task))
+    assert runner.ran[0] == 8 == more.new and more.trials == 20 == len(trials.find(task))
 
 
 def test_a_winner_that_wins_again_is_not_written_again(task: Any, tmp_path: Path) -> None:
@@ -195,7 +198,7 @@ def test_a_winner_that_wins_again_is_not_written_again(task: Any, tmp_path: Path
     whole = len(legal(task.config_space))
     for trials in range(whole - 4, whole + 1):
         assert tuned(task, tmp_path, trials=trials)[0] is not None
-    winners = [knobs_of(record.config) for _, record in read_records(tmp_path / "best.log")]
+    winners = [knobs_of(config) for config in configurations(tmp_path / "best.log")]
     assert 1 <= len(winners) < 5 and all(one != next for one, next in itertools.pairwise(winners))
 
 
@@ -206,7 +209,7 @@ def test_a_winner_for_other_vectors_is_written_beside(tmp_path: Path) -> None:
     for lanes in (16, 8):
         other = autotvm.task.create(DEPTHWISE, arguments, cpu_target(lanes=lanes))
         tuned(other, tmp_path, trials=4)
-    assert [record.lanes for _, record in read_records(tmp_path / "best.log")] == [16, 8]
+    assert [entry.lanes for entry in read([tmp_path / "best.log"]).entries] == [16, 8]
 
 
 def test_interrupted_run_keeps_what_it_measured(task: Any, tmp_path: Path) -> None:
@@ -220,7 +223,7 @@ def test_interrupted_run_keeps_what_it_measured(task: Any, tmp_path: Path) -> No
     runner = Interrupted(None)
     with pytest.raises(KeyboardInterrupt):
         tuned(task, tmp_path, runner, trials=20)
-    done = len(Trials(tmp_path / "all.log", None).known(task))
+    done = len(Trials(tmp_path / "all.log", None).find(task))
     assert done == runner.ran[0] > 5
     result, runner, _ = tuned(task, tmp_path, trials=20)
     assert runner.ran[0] == 20 - done and result.trials == 20
@@ -229,15 +232,15 @@ def test_interrupted_run_keeps_what_it_measured(task: Any, tmp_path: Path) -> No
 def test_lucky_candidate_does_not_win(task: Any, tmp_path: Path) -> None:
     worst = max(legal(task.config_space), key=lambda i: formula(task.config_space.get(i)))
     result, _, _ = tuned(task, tmp_path, NullRunner(None, lucky=worst), trials=len(legal(task.config_space)))
-    ((_, record),) = read_records(tmp_path / "best.log")
-    assert formula(record.config) < formula(task.config_space.get(worst)) and result.best_ms < 1.0
+    (config,) = configurations(tmp_path / "best.log")
+    assert formula(config) < formula(task.config_space.get(worst)) and result.best_ms < 1.0
 
 
 def test_early_stopping_and_failures(task: Any, tmp_path: Path) -> None:
     every = frozenset(legal(task.config_space)) - {0}
     result, runner, trials = tuned(task, tmp_path, NullRunner(None, fails=every), trials=60, early_stopping=8)
     assert 8 <= runner.ran[0] < 20 and result.best_ms == result.estimate_ms
-    assert sum(r.error_no != 0 for _, r in trials.known(task)) == runner.ran[0] - 1
+    assert sum(r.error_no != 0 for _, r in trials.find(task)) == runner.ran[0] - 1
     again, runner, _ = tuned(task, tmp_path, trials=60, early_stopping=8)
     assert again is None and runner.ran[0] == 0
 
@@ -248,7 +251,7 @@ def test_trials_survive_a_half_written_line_and_other_files_are_refused(task: An
     append(path, one, MeasureResult((1e-3,), 0, 0.1, 1.0))
     whole = path.read_text()
     path.write_text(whole + whole[:40])
-    assert len(Trials(path, None).known(task)) == 1 and path.read_text() == whole
+    assert len(Trials(path, None).find(task)) == 1 and path.read_text() == whole
     path.write_text(whole + "{}\n")
     with pytest.raises(UserError, match=r"all.log:2 is no tuning record") as raised:
         Trials(path, None)
@@ -271,7 +274,7 @@ def test_store_remembers_for_its_device_alone(task: Any, tmp_path: Path) -> None
         trials.keep(inputs[0], MeasureResult((1e-3, 2e-3), 0, 0.1, 1.0))
         trials.keep(inputs[1], failed(MeasureErrorNo.COMPILE_HOST, "no", 0.1))
         trials.keep(inputs[2], failed(MeasureErrorNo.RUNTIME_DEVICE, "the phone died", 0.1))
-        known = {one.config.index: result for one, result in Trials(None, store, "phone").known(task)}
+        known = {one.config.index: result for one, result in Trials(None, store, "phone").find(task)}
         assert known[inputs[0].config.index].costs == (1e-3, 2e-3)
         assert known[inputs[1].config.index].error_no == MeasureErrorNo.COMPILE_HOST
         assert inputs[2].config.index not in known  # it may have been the phone
@@ -279,11 +282,11 @@ def test_store_remembers_for_its_device_alone(task: Any, tmp_path: Path) -> None
         trials.keep(inputs[2], again)
         log = tmp_path / "all.log"
         append(log, inputs[2], again)  # the same trial in both
-        for known_now in (trials.known(task), Trials(log, store, "phone").known(task)):
+        for known_now in (trials.find(task), Trials(log, store, "phone").find(task)):
             assert inputs[2].config.index in [one.config.index for one, _ in known_now]
-        assert not Trials(log, None).known(task)
-        assert not Trials(None, store, "another phone").known(task)
-        again = [one.config.index for one, _ in Trials(None, store, "phone", retry_failed=True).known(task)]
+        assert not Trials(log, None).find(task)
+        assert not Trials(None, store, "another phone").find(task)
+        again = [one.config.index for one, _ in Trials(None, store, "phone", retry_failed=True).find(task)]
         assert again == [inputs[0].config.index]
 
 

@@ -7,7 +7,7 @@ import tvm
 from tvm import te
 
 from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value
-from tvm_codl.build.launches import Launch, recorder
+from tvm_codl.build.launches import Launch, make_recorder
 from tvm_codl.build.library import build_dataflow
 from tvm_codl.build.limits import Limits, OverLimits, check
 
@@ -28,7 +28,7 @@ def blocks_of(threads: tuple[int, int], shared: bool) -> dict[str, list[Launch]]
             _, inner = schedule[cached].split(axis, n)
             schedule[cached].bind(inner, te.thread_axis(tag))
     found: dict[str, list[Launch]] = {}
-    with tvm.transform.PassContext(opt_level=3, config={"tir.add_lower_pass": [recorder(found)]}):
+    with tvm.transform.PassContext(opt_level=3, config={"tir.add_lower_pass": [make_recorder(found)]}):
         tvm.lower(schedule, [a, b], name="copied")
     return found
 
@@ -50,7 +50,7 @@ def test_several_kernels_of_one_function_are_several_launches() -> None:
         schedule[stage].bind(block, te.thread_axis("blockIdx.x"))
         schedule[stage].bind(thread, te.thread_axis("threadIdx.x"))
     found: dict[str, list[Launch]] = {}
-    with tvm.transform.PassContext(opt_level=3, config={"tir.add_lower_pass": [recorder(found)]}):
+    with tvm.transform.PassContext(opt_level=3, config={"tir.add_lower_pass": [make_recorder(found)]}):
         tvm.lower(schedule, [a, b, c], name="two")
     assert found == {"two": [Launch(8, 0), Launch(32, 0)]}
 

@@ -18,10 +18,10 @@ from tests.runtime.partitions import Network
 from tvm_codl.build.library import build
 from tvm_codl.build.program import memory_bytes
 from tvm_codl.graph.split import axes
+from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.register import cpu_target, gpu_target
-from tvm_codl.kernels.transfer import scheduled
 from tvm_codl.plan.plan import Placement
-from tvm_codl.relay.extract import extract
+from tvm_codl.relay.pipeline import extract
 from tvm_codl.runtime.comodule import CoModule
 
 pytestmark = pytest.mark.usefixtures("opencl")

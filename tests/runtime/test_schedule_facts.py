@@ -7,24 +7,22 @@ from typing import Any
 import pytest
 
 from tvm_codl.cost.device import DeviceFacts
-from tvm_codl.cost.schedules import ESTIMATED, MEASURED, TRANSFERRED, Scheduler, Schedules
+from tvm_codl.cost.schedules import Scheduler, Schedules
 from tvm_codl.cost.table import table
 from tvm_codl.frontend.load import load_model
 from tvm_codl.graph.split import axes
+from tvm_codl.kernels.dispatch import SOURCES, scheduled
 from tvm_codl.kernels.register import cpu_target, gpu_target
+from tvm_codl.kernels.reuse import CONV2D, Tunings, shipped
 from tvm_codl.kernels.schedules import conv2d
-from tvm_codl.kernels.tiles.tiles import Tiles
-from tvm_codl.kernels.transfer import scheduled
-from tvm_codl.kernels.tuned_records import CONV2D, Tunings, shipped
+from tvm_codl.kernels.tiles.register_tiles import Tiles
 from tvm_codl.measure.batch import build_batch
 from tvm_codl.measure.probe import Probe
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
-from tvm_codl.relay.extract import extract
+from tvm_codl.relay.pipeline import extract
 
 pytestmark = pytest.mark.usefixtures("opencl")
-
-SOURCES = {"estimated": ESTIMATED, "transferred": TRANSFERRED, "measured": MEASURED}
 
 
 @pytest.mark.parametrize("records", [True, False], ids=["shipped records", "no records"])
@@ -61,7 +59,7 @@ def test_pieces_run_with_the_tiles_that_were_predicted(
             if not taken or int(found.task[0]) == 0:
                 assert not taken and not asked, workload.key
                 continue
-            assert {SOURCES[how] for how in asked} == {int(found.source[0])}, workload.key
+            assert {SOURCES.index(how) for how in asked} == {int(found.source[0])}, workload.key
             assert predicted(found) == {facts(tiles) for tiles in taken}, workload.key
             compared += 1
     assert compared >= 8

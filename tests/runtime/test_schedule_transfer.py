@@ -12,10 +12,11 @@ from tvm.autotvm.measure import MeasureInput, MeasureResult
 
 from tests.runtime.schedule_cases import OPTIONS, conv
 from tvm_codl.errors import UserError
+from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.register import cpu_target
+from tvm_codl.kernels.reuse import place_of, read
 from tvm_codl.kernels.schedules.opencl_source import direct_vectors
-from tvm_codl.kernels.tiles.tiles import VECTOR_REGISTERS, Problem, Tiles, candidates, choose, fit
-from tvm_codl.kernels.transfer import family_of, read_records, scheduled
+from tvm_codl.kernels.tiles.register_tiles import VECTOR_REGISTERS, Problem, Tiles, candidates, choose, fit
 from tvm_codl.kernels.workloads import workloads
 
 
@@ -72,7 +73,7 @@ def test_a_users_record_comes_before_the_packages(records: Path, monkeypatch: py
     package.mkdir()
     entry = MeasureInput(target, task, task.config_space.get(0)), MeasureResult((1e-9,), 0, 1.0, 1.0)
     (package / "cpu.log").write_text(autotvm.record.encode(*entry) + "\n")
-    monkeypatch.setattr("tvm_codl.kernels.transfer.SHIPPED", package)
+    monkeypatch.setattr("tvm_codl.kernels.reuse.SHIPPED", package)
     with scheduled([records]) as context:
         assert context.suggestion(target, (name, *args)).index == 3
     with scheduled() as context:
@@ -82,22 +83,21 @@ def test_a_users_record_comes_before_the_packages(records: Path, monkeypatch: py
 def test_piece_belongs_to_its_operators_family() -> None:
     def workload(rows: int, blocks: int, pad: tuple[int, ...]) -> tuple:
         data, kernel = ("TENSOR", (1, rows, 56, 64), "float32"), ("TENSOR", (blocks, 3, 3, 64, 16), "float32")
-        return ("conv2d_nhwc.codl", data, kernel, (1, 1), pad, (1, 1), "float32")
+        return "conv2d_nhwc.codl", (data, kernel, (1, 1), pad, (1, 1), "float32")
 
-    whole, piece = family_of(workload(56, 4, (1, 1, 1, 1))), family_of(workload(21, 3, (1, 1, 0, 1)))
-    assert whole.common == piece.common and piece.extents == (20, 48)
-    assert whole.distance(piece) == pytest.approx(piece.distance(whole)) and whole.distance(whole) == 0
+    whole, piece = place_of(*workload(56, 4, (1, 1, 1, 1))), place_of(*workload(21, 3, (1, 1, 0, 1)))
+    assert whole.family == piece.family and piece.extents == (20, 48)
 
 
 def test_records_read_and_bad_lines_named(records: Path, tmp_path: Path) -> None:
-    ((processor, record),) = read_records(records)
-    assert processor == "cpu" and record.seconds == 1e-3
+    (tuning,) = read([records]).entries
+    assert tuning.processor == "cpu" and tuning.seconds == 1e-3
     broken = tmp_path / "broken.log"
     broken.write_text("{}\n")
     with pytest.raises(UserError, match=r"broken.log:1"):
-        read_records(broken)
+        read([broken])
     with pytest.raises(UserError, match="cannot read"):
-        read_records(tmp_path / "missing.log")
+        read([tmp_path / "missing.log"])
 
 
 def test_silence_is_given_back() -> None:

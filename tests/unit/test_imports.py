@@ -27,9 +27,9 @@ ALLOWED: dict[str, set[str]] = {
     "kernels": {"errors", "paths", "records", "runtime", "device", "build"},
     "cost": {"errors", "graph", "records", "kernels"},
     "plan": {"errors", "graph", "records", "cost"},
-    "report": {"errors", "cost"},
-    "frontend": {"errors", "paths"},
-    "relay": {"errors", "graph", "plan", "frontend"},
+    "report": {"errors", "kernels", "cost"},
+    "relay": {"errors", "graph", "plan"},
+    "frontend": {"errors", "paths", "relay"},
     "measure": {
         *("errors", "paths", "graph", "records", "runtime", "device", "build", "kernels", "cost", "plan", "report"),
         *("frontend", "relay"),

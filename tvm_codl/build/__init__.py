@@ -1,1 +1,1 @@
-"""See the module docstrings."""
+"""Compiles a partitioned network into one library, and checks it."""

@@ -2,89 +2,47 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value
-from tvm_codl.build.kernels import CompiledRegion, Kernels
+from tvm_codl.build.dataflow import Argument, Dataflow, Value
+from tvm_codl.build.kernels import Kernels
 
 
-def joined(flows: Sequence[Dataflow]) -> Dataflow:
-    """All plans' regions side by side, so that one build makes their kernels.  They share no tensor."""
-    roots: list[Root] = []
-    regions: list[Region] = []
-    inputs: list[tuple[str, Value]] = []
-    outputs: list[Argument] = []
+def join_flows(flows: Sequence[Dataflow]) -> Dataflow:
+    """All plans' regions side by side, for one build of all kernels.  The plans share no tensor."""
+    whole = Dataflow([], [], [], [])
     for flow in flows:
-        first = len(roots)
+        first = len(whole.roots)
 
-        def moved(value: Value, first: int = first) -> Value:
+        def shift(value: Value, first: int = first) -> Value:
             return replace(value, root=value.root + first)
 
-        def argument(one: Argument, first: int = first) -> Argument:
-            return replace(one, part=replace(one.part, root=one.part.root + first))
+        def shift_all(arguments: list[Argument], first: int = first) -> list[Argument]:
+            return [replace(a, part=replace(a.part, root=a.part.root + first)) for a in arguments]
 
-        roots += flow.roots
-        regions += [
-            Region(
-                f"{r.name}_{len(regions) + i}",
-                r.processor,
-                r.operators,
-                r.function,
-                [argument(a) for a in r.inputs],
-                [moved(v) for v in r.outputs],
-            )
-            for i, r in enumerate(flow.regions)
-        ]
-        inputs += [(name, moved(value)) for name, value in flow.inputs]
-        outputs += [argument(a) for a in flow.outputs]
-    return Dataflow(roots, regions, inputs, outputs)
+        whole.roots.extend(flow.roots)
+        for region in flow.regions:
+            name, outputs = f"{region.name}_{len(whole.regions)}", [shift(v) for v in region.outputs]
+            whole.regions.append(replace(region, name=name, inputs=shift_all(region.inputs), outputs=outputs))
+        whole.inputs.extend((name, shift(value)) for name, value in flow.inputs)
+        whole.outputs.extend(shift_all(flow.outputs))
+    return whole
 
 
-def parted(flows: Sequence[Dataflow], kernels: dict[str, Kernels]) -> list[dict[str, Kernels]]:
-    """What was compiled for :func:`joined`, by plan: its regions under its own numbers, and the weights that they read.
-
-    Weights of equal content have one name, in all plans.
-    """
-    names = {processor: _one_name_each(built.weights) for processor, built in kernels.items()}
-    found: list[dict[str, Kernels]] = []
+def split_kernels(flows: Sequence[Dataflow], kernels: dict[str, Kernels]) -> list[dict[str, Kernels]]:
+    """The kernels compiled for :func:`join_flows`, by plan: its regions, renumbered, and the weights that they read."""
+    plans: list[dict[str, Kernels]] = []
     first = 0
     for flow in flows:
         end = first + len(flow.regions)
-        part: dict[str, Kernels] = {}
+        plan: dict[str, Kernels] = {}
         for processor, built in kernels.items():
-            regions = [
-                _renamed(r, r.region - first, names[processor]) for r in built.regions if first <= r.region < end
-            ]
-            if not regions:
-                continue
-            read = {o.name for r in regions for c in r.calls for o in c.operands if o.kind == "weight"}
-            weights = {name: value for name, value in built.weights.items() if name in read}
-            part[processor] = Kernels(built.library, weights, regions, built.launches)
-        found.append(part)
+            regions = [replace(r, region=r.region - first) for r in built.regions if first <= r.region < end]
+            if regions:
+                read = {o.name for r in regions for c in r.calls for o in c.operands if o.kind == "weight"}
+                weights = {name: value for name, value in built.weights.items() if name in read}
+                plan[processor] = replace(built, weights=weights, regions=regions)
+        plans.append(plan)
         first = end
-    return found
-
-
-def _renamed(compiled: CompiledRegion, number: int, names: dict[str, str]) -> CompiledRegion:
-    calls = [
-        replace(
-            call,
-            operands=[replace(o, name=names[o.name]) if o.kind == "weight" else o for o in call.operands],
-        )
-        for call in compiled.calls
-    ]
-    return replace(compiled, region=number, calls=calls)
-
-
-def _one_name_each(weights: dict[str, np.ndarray]) -> dict[str, str]:
-    """By name, the first name of a weight that holds the same."""
-    seen: dict[tuple[str, tuple[int, ...], bytes], str] = {}
-    same = {}
-    for name, value in weights.items():
-        content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).digest()
-        same[name] = seen.setdefault((str(value.dtype), value.shape, content), name)
-    return same
+    return plans

@@ -1,7 +1,7 @@
-"""What a partitioned module says: which regions there are, which tensors pass between them, and how those lie in memory.
+"""A partitioned module's regions, the tensors between them, and the tensors' layout in memory.
 
-A tensor that two regions on different processors write or read is one buffer.  It is laid out with its split axis
-outermost, so that each piece is a contiguous range of it and joining two pieces costs nothing.
+A tensor that regions on both processors write or read is one buffer.  Its split axis lies outermost, so that each piece is
+a contiguous range and joining two pieces costs nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tvm_codl.errors import UserError
 
 @dataclass(frozen=True)
 class Value:
-    """A contiguous part of a root tensor: ``lo:hi`` of ``axis``; ``axis`` -1 is the whole of it."""
+    """A contiguous part of a root tensor: ``lo:hi`` of ``axis``; ``axis`` -1 is the whole tensor."""
 
     root: int
     axis: int = -1
@@ -27,7 +27,7 @@ class Value:
 
 @dataclass
 class Root:
-    """A tensor with a buffer of its own.  ``outer`` is the axis that lies outermost in memory."""
+    """A tensor with its own buffer.  ``outer`` is the outermost axis in memory."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -35,7 +35,7 @@ class Root:
     outer: int = -1
 
     def permutation(self) -> tuple[int, ...]:
-        """Logical axes in the order in which they lie in memory."""
+        """Logical axes in memory order."""
         axes = range(len(self.shape))
         if self.outer < 0 or math.prod(self.shape[: self.outer]) == 1:
             return tuple(axes)
@@ -43,8 +43,6 @@ class Root:
 
     def contiguous_axis(self) -> int:
         """The axis along which a slice is contiguous in memory."""
-        if self.permutation()[0] == self.outer:
-            return self.outer
         if self.outer >= 0:
             return self.outer
         return next((a for a, extent in enumerate(self.shape) if extent > 1), 0)
@@ -52,7 +50,7 @@ class Root:
 
 @dataclass(frozen=True)
 class Argument:
-    """What a region or the network's end takes: a part of a buffer, and the slice (axis, lo, hi) of that part."""
+    """An input of a region, or an output of the network: a part of a buffer, and the slice (axis, lo, hi) of that part."""
 
     part: Value
     crop: tuple[int, int, int] | None = None
@@ -76,7 +74,7 @@ class Dataflow:
     regions: list[Region]
     inputs: list[tuple[str, Value]]
     outputs: list[Argument]
-    timed_alone: bool = False  # regions are measured one by one, so that the CPU must reach what a GPU region reads
+    timed_alone: bool = False  # each region is timed alone: the CPU must access what a GPU region reads
 
 
 def shape_of(type_: tvm.ir.Type) -> tuple[int, ...]:
@@ -84,7 +82,7 @@ def shape_of(type_: tvm.ir.Type) -> tuple[int, ...]:
 
 
 class _Reader:
-    """Walks ``@main`` once and gives every expression its values."""
+    """Walks ``@main`` once and finds the values of every expression."""
 
     def __init__(self, mod: tvm.IRModule) -> None:
         self.mod = mod
@@ -111,14 +109,14 @@ class _Reader:
         elif isinstance(expr, relay.Call) and expr.op.name == "concatenate":
             values = [self.join(expr)]
         else:
-            raise UserError("the partitioned module's @main holds what the build does not know", str(expr)[:200])
+            raise UserError("the partitioned module's @main holds an unknown expression", str(expr)[:200])
         self.memo[expr] = values
         return values
 
     def region(self, call: relay.Call) -> list[Value]:
         name = str(call.op.name_hint)
         function = self.mod[call.op]
-        # Arguments first: a region's place in the list follows its producers'.
+        # Arguments first: regions are listed after their producers.
         inputs = [v for a in call.args for v in self.visit(a)]
         type_ = call.checked_type
         fields = list(type_.fields) if isinstance(type_, tvm.ir.TupleType) else [type_]
@@ -161,7 +159,7 @@ class _Reader:
         return joined
 
     def lay_out(self, fixed: set[int]) -> None:
-        """A tensor that is only ever sliced along one axis has that axis outermost; inputs keep the user's layout."""
+        """Puts the axis outermost along which a tensor is sliced, if there is one only; inputs keep the user's layout."""
         used = [v for _, _, taken, _ in self.regions for v in taken]
         for index, root in enumerate(self.roots):
             if root.outer >= 0 or index in self.alias or index in fixed:
@@ -171,7 +169,7 @@ class _Reader:
                 (root.outer,) = axes
 
     def resolve(self, value: Value) -> Argument:
-        """A value as a contiguous part of its buffer.  A piece of a joined tensor is the joined tensor's part."""
+        """A value as a contiguous part of its buffer: for a piece of a joined tensor, the joined tensor's."""
         if value.root in self.alias:
             home = self.alias[value.root]
             if value.axis == -1:
@@ -202,14 +200,7 @@ def read(mod: tvm.IRModule) -> Dataflow:
     regions = []
     for name, function, taken, given in reader.regions:
         attrs = function.attrs
-        regions.append(
-            Region(
-                name,
-                str(attrs["codl.processor"]),
-                str(attrs["codl.operators"]) if "codl.operators" in attrs else "",
-                function,
-                [reader.resolve(v) for v in taken],
-                [reader.resolve(v).part for v in given],
-            )
-        )
+        operators = str(attrs["codl.operators"]) if "codl.operators" in attrs else ""
+        arguments, results = [reader.resolve(v) for v in taken], [reader.resolve(v).part for v in given]
+        regions.append(Region(name, str(attrs["codl.processor"]), operators, function, arguments, results))
     return Dataflow(reader.roots, regions, inputs, [reader.resolve(v) for v in outputs])

@@ -1,125 +1,104 @@
-"""Whether a file is a whole library of ours for a phone, before it is sent there.
+"""Checks a library file before it is sent to a phone.
 
-A loader maps a library's segments without looking whether the file is long enough, so that a truncated library kills
-the phone's session with SIGBUS; here it is a sentence.  Layouts: System V ABI, chapter 4 (object files) and 5 (loading).
+A loader maps a library's segments without checking the file's length, so a truncated library would kill the phone's
+session with SIGBUS.
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
-import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+from elftools.elf.elffile import ELFFile
+from elftools.elf.enums import ENUM_DT_FLAGS
 
-from tvm_codl.errors import UserError
+from tvm_codl.errors import CodlError, UserError
 from tvm_codl.runtime.platforms import PAGE_BYTES
 
-#: ``e_machine`` by the name that a phone's ``uname`` gives its processor.
-MACHINES = {"x86_64": 62, "amd64": 62, "aarch64": 183, "arm64": 183}
+#: ``e_machine`` by the processor's name in ``uname``.
+MACHINES = {"x86_64": "EM_X86_64", "amd64": "EM_X86_64", "aarch64": "EM_AARCH64", "arm64": "EM_AARCH64"}
 #: The symbol of the imported modules: the co-executor's program, the weights and the OpenCL kernels.
 MODULES = b"__tvm_dev_mblob"
-#: What a model's library may need on Android.
+#: The libraries that a model's library may need on Android.
 ANDROID_LIBRARIES = frozenset(("libc.so", "libm.so", "libdl.so", "liblog.so"))
 
-_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
-_SEGMENT = struct.Struct("<IIQQQQQQ")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_SHARED, _LOAD, _DYNAMIC, _NO_BITS = 3, 1, 2, 8
-_ENTRY = struct.Struct("<qQ")
-# Tags of dynamic entries, and the flag among DF_FLAGS.
-_NEEDED, _STRINGS, _TEXT_RELOCATIONS, _FLAGS, _FLAG_TEXT_RELOCATIONS = 1, 5, 22, 30, 4
+_ELF64_LITTLE = b"\x7fELF\x02\x01"
 _NEXT = "tvm-codl build MODEL -o model.so"
-
-Bytes = bytes | mmap.mmap
 
 
 class Linked(msgspec.Struct, frozen=True):
-    """What a loader is asked by a library: the libraries it needs, whether it must write into code, and to how many
-    bytes its segments are aligned at least."""
+    """What a library asks of its loader: the libraries it needs, whether its code must be written to, and the smallest
+    alignment of its segments, in bytes."""
 
     needed: tuple[str, ...]
     text_relocations: bool
     alignment: int
 
 
-class _Header(msgspec.Struct, frozen=True):
-    """Where the two tables of an ELF file lie, in bytes."""
-
-    kind: int
-    machine: int
-    segments: int
-    segment_size: int
-    segment_count: int
-    sections: int
-    section_size: int
-    section_count: int
-
-
 def check_library(path: Path, arch: str) -> None:
-    """Raises :class:`UserError` for a file that a phone of ``arch`` (as in its profile) must not be asked to load.
+    """Raises :class:`UserError` for a file that a phone of ``arch`` (as in its profile) must not load.
 
-    That is one that is no 64-bit ELF shared library, is for another processor, ends before its headers, segments or
+    That is a file which is no 64-bit ELF shared library, is for another processor, ends before its headers, segments or
     sections do, or carries no TVM modules.
     """
-    try:
-        with path.open("rb") as file:
-            if path.stat().st_size < _HEADER.size:
-                raise _refused(path, "is no shared library", f"it has {path.stat().st_size} bytes")
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                _check(path, data, arch)
-    except OSError as error:
-        raise UserError(f"the library {path} cannot be read", error.strerror or str(error), _NEXT) from error
+    with _opened(path) as (elf, data):
+        wanted = MACHINES.get(arch)
+        if wanted is not None and elf["e_machine"] != wanted:
+            evidence = f"ELF machine {elf['e_machine']}, the phone is {arch} ({wanted})"
+            raise _refused(path, "was built for another processor than the phone's", evidence)
+        structs, segments, sections = elf.structs, elf["e_phnum"], elf["e_shnum"]
+        if elf["e_phentsize"] != structs.Elf_Phdr.sizeof() or not segments:
+            raise _refused(path, "is damaged", f"{segments} segments of {elf['e_phentsize']} bytes")
+        if sections and elf["e_shentsize"] != structs.Elf_Shdr.sizeof():
+            raise _refused(path, "is damaged", f"{sections} sections of {elf['e_shentsize']} bytes")
+        parts = [
+            ("the segment table", elf["e_phoff"], elf["e_phentsize"] * segments),
+            ("the section table", elf["e_shoff"], elf["e_shentsize"] * sections),
+        ]
+        _check_parts(path, parts, len(data))
+        headers = [segment.header for segment in elf.iter_segments()]
+        for index, header in enumerate(headers):
+            if header.p_type == "PT_LOAD" and header.p_filesz > header.p_memsz:
+                evidence = f"segment {index}: {header.p_filesz} bytes in the file, {header.p_memsz} in memory"
+                raise _refused(path, "is damaged", evidence)
+        if not any(header.p_type == "PT_LOAD" for header in headers):
+            raise _refused(path, "is no shared library", "it has nothing to load")
+        parts = [(f"segment {index}", header.p_offset, header.p_filesz) for index, header in enumerate(headers)]
+        for index, section in enumerate(elf.iter_sections()):
+            if section["sh_type"] != "SHT_NOBITS":
+                parts.append((f"section {index}", section["sh_offset"], section["sh_size"]))
+        _check_parts(path, parts, len(data))
+        if data.find(MODULES, 0) < 0:
+            raise _refused(path, "was not built by tvm_codl", f"it has no symbol {MODULES.decode()}: nothing to run")
 
 
 def read_linked(path: Path) -> Linked:
     """What the library at ``path`` asks of its loader.  Raises :class:`UserError` where it is no whole shared library."""
-    data = path.read_bytes()
-    if len(data) < _HEADER.size:
-        raise _refused(path, "is no shared library", f"it has {len(data)} bytes")
-    header = _header(path, data)
-    try:
-        return _read_linked(data, header)
-    except (struct.error, ValueError) as error:
-        raise _refused(path, "is damaged", f"its table of needed libraries cannot be read: {error}") from error
-
-
-def _read_linked(data: bytes, header: _Header) -> Linked:
-    places = [header.segments + i * header.segment_size for i in range(header.segment_count)]
-    segments = [_SEGMENT.unpack_from(data, place) for place in places]
-    loads = [(s[2], s[3], s[5]) for s in segments if s[0] == _LOAD]  # offset in the file, address, bytes
-
-    def place_of(address: int) -> int:
-        for offset, start, size in loads:
-            if start <= address < start + size:
-                return offset + address - start
-        raise ValueError(f"address {address:#x} is in no segment")
-
-    entries: list[tuple[int, int]] = []
-    for kind, _, offset, _, _, size, _, _ in segments:
-        if kind == _DYNAMIC:
-            entries += [_ENTRY.unpack_from(data, offset + i) for i in range(0, size - _ENTRY.size + 1, _ENTRY.size)]
-    values = dict(entries)
-    names = []
-    for tag, value in entries:
-        if tag == _NEEDED:
-            start = place_of(values.get(_STRINGS, 0)) + value
-            names.append(data[start : data.index(b"\0", start)].decode())
-    relocations = _TEXT_RELOCATIONS in values or bool(values.get(_FLAGS, 0) & _FLAG_TEXT_RELOCATIONS)
-    return Linked(tuple(names), relocations, min((s[7] for s in segments if s[0] == _LOAD), default=0))
+    with _opened(path) as (elf, _):
+        tags = [tag for segment in elf.iter_segments("PT_DYNAMIC") for tag in segment.iter_tags()]  # type: ignore[attr-defined]
+        needed = tuple(str(tag.needed) for tag in tags if tag.entry.d_tag == "DT_NEEDED")
+        flags = [tag.entry.d_val for tag in tags if tag.entry.d_tag == "DT_FLAGS"]
+        relocations = any(tag.entry.d_tag == "DT_TEXTREL" for tag in tags) or any(
+            value & ENUM_DT_FLAGS["DF_TEXTREL"] for value in flags
+        )
+        alignment = min((int(segment["p_align"]) for segment in elf.iter_segments("PT_LOAD")), default=0)
+        return Linked(needed, relocations, alignment)
 
 
 def check_android(path: Path) -> None:
-    """Raises :class:`UserError` for a library that Android's loader would refuse, on the phone and late.
+    """Raises :class:`UserError` for a library that Android's loader would refuse.
 
-    It may need only what every Android has and lets applications load, must not write into its code, and must be aligned
-    for pages of 16 KiB.
+    It may need only libraries that every Android has and lets applications load, must not write into its code, and must
+    be aligned for pages of 16 KiB.
     """
     linked = read_linked(path)
-    strange = sorted(set(linked.needed) - ANDROID_LIBRARIES)
+    unavailable = sorted(set(linked.needed) - ANDROID_LIBRARIES)
     remedy = "name an NDK of version 23 or newer: export ANDROID_NDK_HOME=/path/to/android-ndk-r27"
-    if strange:
-        raise UserError(f"{path.name} needs libraries that Android does not have", ", ".join(strange), remedy)
+    if unavailable:
+        raise UserError(f"{path.name} needs libraries that Android does not have", ", ".join(unavailable), remedy)
     if linked.text_relocations:
         raise UserError(f"{path.name} has text relocations, which Android refuses", "readelf -d shows TEXTREL", remedy)
     if linked.alignment < PAGE_BYTES:
@@ -127,58 +106,31 @@ def check_android(path: Path) -> None:
         raise UserError(f"{path.name} does not load on every Android", evidence, remedy)
 
 
-def _check(path: Path, data: Bytes, arch: str) -> None:
-    header = _header(path, data)
-    wanted = MACHINES.get(arch)
-    if wanted is not None and header.machine != wanted:
-        raise _refused(
-            path,
-            "was built for another processor than the phone's",
-            f"ELF machine {header.machine}, the phone is {arch} ({wanted})",
-        )
-    if header.segment_size != _SEGMENT.size or not header.segment_count:
-        raise _refused(path, "is damaged", f"{header.segment_count} segments of {header.segment_size} bytes")
-    if header.section_count and header.section_size != _SECTION.size:
-        raise _refused(path, "is damaged", f"{header.section_count} sections of {header.section_size} bytes")
-    _inside(path, data, "the segment table", header.segments, header.segment_size * header.segment_count)
-    _inside(path, data, "the section table", header.sections, header.section_size * header.section_count)
-    loaded = 0
-    for index in range(header.segment_count):
-        kind, _, offset, _, _, size, memory, _ = _SEGMENT.unpack_from(data, header.segments + index * _SEGMENT.size)
-        if kind == _LOAD:
-            loaded += 1
-            if size > memory:
-                raise _refused(path, "is damaged", f"segment {index}: {size} bytes in the file, {memory} in memory")
-        _inside(path, data, f"segment {index}", offset, size)
-    if not loaded:
-        raise _refused(path, "is no shared library", "it has nothing to load")
-    for index in range(header.section_count):
-        found = _SECTION.unpack_from(data, header.sections + index * _SECTION.size)
-        if found[1] != _NO_BITS:
-            _inside(path, data, f"section {index}", found[4], found[5])
-    if data.find(MODULES) < 0:
-        raise _refused(
-            path, "was not built by tvm_codl", f"a shared library without the symbol {MODULES.decode()}: nothing to run"
-        )
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[ELFFile, mmap.mmap]]:
+    """A shared library and its bytes.  Whatever goes wrong while the block reads them becomes a :class:`UserError`."""
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            if data[:6] != _ELF64_LITTLE:
+                raise _refused(path, "is no 64-bit little-endian shared library", f"it begins with {data[:8]!r}")
+            elf = ELFFile(data)  # type: ignore[arg-type]
+            if elf["e_type"] != "ET_DYN":
+                raise _refused(path, "is no shared library", f"ELF type {elf['e_type']}, a shared library has ET_DYN")
+            yield elf, data
+    except CodlError:
+        raise
+    except OSError as error:
+        raise UserError(f"the library {path} cannot be read", error.strerror or str(error), _NEXT) from error
+    except Exception as error:  # a damaged file makes pyelftools raise errors of many kinds
+        raise _refused(path, "is cut off or damaged", f"{type(error).__name__}: {error}") from error
 
 
-def _header(path: Path, data: Bytes) -> _Header:
-    if data[:4] != b"\x7fELF":
-        raise _refused(path, "is no shared library", f"it begins with {bytes(data[:8])!r}, not with \\x7fELF")
-    ident, kind, machine, _, _, segments, sections, _, _, *sizes = _HEADER.unpack_from(data, 0)
-    if ident[4] != 2 or ident[5] != 1:
-        raise _refused(path, "is no 64-bit little-endian library", f"ELF class {ident[4]}, byte order {ident[5]}")
-    if kind != _SHARED:
-        raise _refused(path, "is no shared library", f"ELF type {kind}, a shared library has {_SHARED}")
-    segment_size, segment_count, section_size, section_count, _ = sizes
-    return _Header(kind, machine, segments, segment_size, segment_count, sections, section_size, section_count)
-
-
-def _inside(path: Path, data: Bytes, what: str, offset: int, size: int) -> None:
-    if offset + size > len(data):
-        raise _refused(
-            path, "is cut off or damaged", f"{what} ends at byte {offset + size}, the file has {len(data)} bytes"
-        )
+def _check_parts(path: Path, parts: list[tuple[str, int, int]], size: int) -> None:
+    """Name, offset and bytes of each part: all must lie inside the file."""
+    for name, offset, length in parts:
+        if offset + length > size:
+            evidence = f"{name} ends at byte {offset + length}, the file has {size} bytes"
+            raise _refused(path, "is cut off or damaged", evidence)
 
 
 def _refused(path: Path, what: str, evidence: str) -> UserError:

@@ -1,32 +1,32 @@
 """All regions of one processor, compiled by one ``relay.build``.
 
-One build and not one for each region: equal operators in different regions are compiled once, and the passes that
-lay weights out (AlterOpLayout, FoldConstant) run once.  Regions share no value, so nothing fuses across them.
+One build for all regions: equal operators are compiled once, and the passes that lay weights out (AlterOpLayout,
+FoldConstant) run once.  Regions share no value, so nothing fuses across them.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value
-from tvm_codl.build.launches import Launch, recorder
+from tvm_codl.build.dataflow import Argument, Dataflow, Root, Value
+from tvm_codl.build.launches import Launch, make_recorder
 from tvm_codl.errors import UserError
 
-# LLVM 22 rejects TVM's debug information on vectors that common-subexpression elimination makes.
+# LLVM 22 rejects TVM's debug information on vectors from common-subexpression elimination.
 PASS_CONFIG = {"tir.disable_cse_tir": True}
-# Folds scales that are computed at run time (squeeze-and-excitation) into weights, which then are constants no longer.
+# Folds scales computed at run time (squeeze-and-excitation) into weights, which are then no longer constant.
 DISABLED_PASSES = ["ForwardFoldScaleAxis"]
 
 
 @dataclass(frozen=True)
 class Operand:
-    """What a kernel reads or writes: ``kind`` input, output, weight or scratch, and which of its region's."""
+    """A kernel's argument: ``kind`` is input, output, weight or scratch, ``index`` its number in the region."""
 
     kind: str
     index: int
@@ -71,7 +71,7 @@ def memory_shape(root: Root, part: Value) -> tuple[int, ...]:
 
 
 def compile_regions(flow: Dataflow, processor: str, target: tvm.target.Target, mod_name: str) -> Kernels | None:
-    """Builds every region of ``processor``; ``None`` where there is none."""
+    """Builds every region of ``processor``; ``None`` without any."""
     chosen = [i for i, r in enumerate(flow.regions) if r.processor == processor]
     if not chosen:
         return None
@@ -97,17 +97,21 @@ def compile_regions(flow: Dataflow, processor: str, target: tvm.target.Target, m
     mod = tvm.IRModule.from_expr(relay.Function(params, relay.Tuple(results)))
     mod = relay.transform.InferType()(mod)
     launches: dict[str, list[Launch]] = {}
-    config = {**PASS_CONFIG, "tir.add_lower_pass": [recorder(launches)]}
+    config = {**PASS_CONFIG, "tir.add_lower_pass": [make_recorder(launches)]}
     with tvm.transform.PassContext(opt_level=3, config=config, disabled_pass=DISABLED_PASSES):
         built = relay.build(mod, target=target, mod_name=mod_name)
     weights = {name: value.numpy() for name, value in built.get_params().items()}
-    graph = json.loads(built.get_graph_json())
-    regions = _regions(graph, flow.regions, chosen, set(weights))
+    graph = _Graph(json.loads(built.get_graph_json()))
+    heads, regions = list(graph.heads), []
+    for index in chosen:
+        count = len(flow.regions[index].outputs)
+        regions.append(_RegionReader(graph, index, heads[:count], set(weights)).read())
+        del heads[:count]
     return Kernels(built.get_lib(), weights, regions, launches)
 
 
 def _logical(param: relay.Var, root: Root, argument: Argument) -> relay.Expr:
-    """The region's view of a buffer part: axes put back in order, then the slice that the region takes."""
+    """The region's view of a buffer part: axes in logical order, then the slice that the region reads."""
     expr: relay.Expr = param
     order = root.permutation()
     if order != tuple(sorted(order)):
@@ -119,7 +123,7 @@ def _logical(param: relay.Var, root: Root, argument: Argument) -> relay.Expr:
 
 
 class _Graph:
-    """TVM's graph JSON, by entry.  An entry is one output of one node."""
+    """TVM's graph JSON.  An entry is one output of one node; ``node_of`` is an entry's node."""
 
     def __init__(self, graph: dict[str, Any]) -> None:
         self.nodes = graph["nodes"]
@@ -129,6 +133,7 @@ class _Graph:
         self.shape = [tuple(s) for s in attrs["shape"][1]]
         self.dtype = attrs["dltype"][1]
         self.storage = attrs["storage_id"][1]
+        self.node_of = [node for node in range(len(self.nodes)) for _ in self.outputs(node)]
 
     def entry(self, reference: list[int]) -> int:
         return int(self.rows[reference[0]]) + int(reference[1])
@@ -150,31 +155,18 @@ class _Graph:
         return int(np.prod(self.shape[entry], dtype=np.int64)) * max(1, (bits + 7) // 8)
 
 
-def _regions(
-    graph_json: dict[str, Any], regions: list[Region], chosen: list[int], weights: set[str]
-) -> list[CompiledRegion]:
-    graph = _Graph(graph_json)
-    node_of = [n for n in range(len(graph.nodes)) for _ in graph.outputs(n)]
-    done = []
-    head = 0
-    for index in chosen:
-        heads = graph.heads[head : head + len(regions[index].outputs)]
-        head += len(heads)
-        done.append(_Compiled(graph, node_of, index, heads, weights).compiled())
-    return done
+class _RegionReader:
+    """Reads the calls behind one region's outputs, ``heads``, and the operand of each entry."""
 
-
-class _Compiled:
-    """The calls behind one region's outputs, with every entry given its place."""
-
-    def __init__(self, graph: _Graph, node_of: list[int], index: int, heads: list[int], weights: set[str]) -> None:
-        self.graph, self.node_of, self.index, self.heads, self.weights = graph, node_of, index, heads, weights
+    def __init__(self, graph: _Graph, index: int, heads: list[int], weights: set[str]) -> None:
+        self.graph, self.index, self.weights = graph, index, weights
+        node_of = graph.node_of
         wanted = {node_of[h] for h in heads}
         for node in range(len(graph.nodes) - 1, -1, -1):
             if node in wanted and graph.is_call(node):
                 wanted |= {node_of[e] for e in graph.inputs(node)}
         self.calls = [n for n in sorted(wanted) if graph.is_call(n)]
-        # A reshape is no kernel: its result is its argument under another shape.
+        # A reshape has no kernel: its result is its argument in another shape.
         self.same: dict[int, int] = {}
         for node in self.calls:
             if graph.function(node) == "__nop":
@@ -198,7 +190,7 @@ class _Compiled:
         shape, dtype = graph.shape[entry], graph.dtype[entry]
         if origin in self.output_of:
             return Operand("output", self.output_of[origin], shape, dtype)
-        node = self.node_of[origin]
+        node = graph.node_of[origin]
         if not graph.is_call(node):
             name = graph.nodes[node]["name"]
             if name in self.weights:
@@ -211,7 +203,7 @@ class _Compiled:
         self.scratch[storage] = max(self.scratch.get(storage, 0), graph.bytes(origin))
         return Operand("scratch", storage, shape, dtype)
 
-    def compiled(self) -> CompiledRegion:
+    def read(self) -> CompiledRegion:
         calls = []
         for node in self.calls:
             if self.graph.function(node) == "__nop":
@@ -225,9 +217,6 @@ class _Compiled:
         # Slots by falling size, so that regions of one processor can share them.
         order = sorted(self.scratch, key=lambda s: (-self.scratch[s], s))
         rank = {s: k for k, s in enumerate(order)}
-
-        def ranked(o: Operand) -> Operand:
-            return Operand("scratch", rank[o.index], o.shape, o.dtype) if o.kind == "scratch" else o
-
-        final = [Call(c.function, [ranked(o) for o in c.operands], c.outputs) for c in calls]
-        return CompiledRegion(self.index, final, [self.scratch[s] for s in order])
+        for call in calls:
+            call.operands[:] = [replace(o, index=rank[o.index]) if o.kind == "scratch" else o for o in call.operands]
+        return CompiledRegion(self.index, calls, [self.scratch[s] for s in order])

@@ -1,4 +1,4 @@
-"""What each kernel asks of a GPU: its work-group's size and its local memory, read while TVM lowers it."""
+"""Each kernel's work-group size and local memory on a GPU, recorded while TVM lowers it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import tvm
 from tvm import tir
 
-#: TVM's last place for a pass of one's own: buffers are flat, and thread extents still stand in the function.
+#: TVM's last phase for custom passes: buffers are flat, and functions still hold their thread extents.
 PHASE = 2
 _NESTS = (
     tir.AttrStmt,
@@ -32,15 +32,14 @@ class Launch:
     local_memory: int
 
 
-def recorder(found: dict[str, list[Launch]]) -> Any:
-    """A pass for ``tir.add_lower_pass`` that changes nothing and notes the launches of every function by its name."""
+def make_recorder(launches: dict[str, list[Launch]]) -> Any:
+    """A pass for ``tir.add_lower_pass`` that changes nothing and records each function's launches by its name."""
 
     @tir.transform.prim_func_pass(opt_level=0)
     def note(function: tir.PrimFunc, module: tvm.IRModule, context: Any) -> tir.PrimFunc:
         name = function.attrs["global_symbol"] if function.attrs and "global_symbol" in function.attrs else ""
-        launches = [_launch(root) for root in _kernels(function.body)]
-        if launches:
-            found[str(name)] = launches
+        if kernels := list(_find_kernels(function.body)):
+            launches[str(name)] = [_read_launch(kernel) for kernel in kernels]
         return function
 
     return PHASE, note
@@ -51,7 +50,7 @@ def _is_extent(statement: Any) -> bool:
 
 
 def _parts(statement: Any) -> list[Any]:
-    """The statements right inside; expressions, of which an unrolled kernel has thousands, are not looked at."""
+    """The statements directly inside; an unrolled kernel has thousands of expressions, which are skipped."""
     if isinstance(statement, tir.SeqStmt):
         return list(statement)
     if isinstance(statement, tir.IfThenElse):
@@ -61,22 +60,22 @@ def _parts(statement: Any) -> list[Any]:
     return []
 
 
-def _kernels(statement: Any) -> Iterator[Any]:
+def _find_kernels(statement: Any) -> Iterator[Any]:
     """The outermost statements with a thread extent: each becomes a kernel."""
     if _is_extent(statement):
         yield statement
         return
     for part in _parts(statement):
-        yield from _kernels(part)
+        yield from _find_kernels(part)
 
 
-def _launch(root: Any) -> Launch:
+def _read_launch(root: Any) -> Launch:
     threads: dict[str, int] = {}
     memory = 0
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        waiting += _parts(node)
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        pending += _parts(node)
         if _is_extent(node) and isinstance(node.value, tir.IntImm):
             tag = str(node.node.thread_tag)
             if tag.startswith("threadIdx"):

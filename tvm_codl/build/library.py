@@ -1,4 +1,4 @@
-"""A partitioned module becomes one shared library: CPU code, OpenCL kernels, split weights, and the program."""
+"""Builds one shared library of a partitioned module: CPU code, OpenCL kernels, split weights, and the program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import tvm
 from tvm.contrib import cc, ndk
 
 from tvm_codl.build import dataflow
-from tvm_codl.build.adaptive import joined, parted
+from tvm_codl.build.adaptive import join_flows, split_kernels
 from tvm_codl.build.elf import check_android
 from tvm_codl.build.kernels import Kernels, compile_regions
 from tvm_codl.build.launches import Launch
@@ -25,28 +25,27 @@ from tvm_codl.build.program import FORMAT, stored_weights, write
 from tvm_codl.errors import UserError, WorkplaceError
 from tvm_codl.runtime import plugin
 from tvm_codl.runtime.about import About, PlanInfo, PortInfo, RegionInfo
-from tvm_codl.runtime.platforms import NDK_COMPILER, Platform, name_of, platform
+from tvm_codl.runtime.platforms import NDK_COMPILER, Platform, name_of, platform, triple_of
 
 
 @dataclass(frozen=True)
 class Library:
-    """The built module, what it says of itself, and each region's launches on the GPU, in order."""
+    """The built module, its description, and each region's launches on the GPU, in order."""
 
     module: tvm.runtime.Module
     about: About
     launches: tuple[tuple[Launch, ...], ...] = ()
 
     def export(self, path: Path, fcompile: Callable[..., Any] | None = None) -> Path:
-        """Writes one ``.so`` for the platform of the CPU's target, with that one's compiler.
+        """Writes one ``.so`` with the compiler for the platform of the CPU's target; the file appears whole or not at all.
 
-        ``fcompile``, as ``export_library`` takes it, links in another way.  The file appears whole or not at all.
-        Raises :class:`UserError` where the compiler is missing or fails, and for what Android would not load.
+        ``fcompile`` replaces the linker, as in ``export_library``.  Raises :class:`UserError` where the compiler is missing or
+        fails, and for a library that Android would not load.
         """
         if path.exists() and not path.is_file():
-            raise UserError(
-                f"{path} is no file that a library could replace", "it is a device, a pipe or a folder", "-o model.so"
-            )
-        name = name_of(_triple(self.about.build["cpu"]))
+            what = f"{path} is no file that a library could replace"
+            raise UserError(what, "it is a device, a pipe or a folder", "-o model.so")
+        name = name_of(triple_of(self.about.build["cpu"]))
         fcompile = fcompile or _linker_of(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".building-") as folder:
@@ -59,9 +58,10 @@ class Library:
 
 
 def export(module: tvm.runtime.Module, path: Path, fcompile: Callable[..., Any] | None) -> None:
-    """``module.export_library`` that tells a computer without a compiler, or without room, from a module that does not link.
+    """``module.export_library`` with errors told apart.
 
-    Raises :class:`WorkplaceError` for the former, :class:`UserError` for the latter.
+    Raises :class:`WorkplaceError` without a compiler or room on the disk, :class:`UserError` for a module that does not
+    link.
     """
     if fcompile is None and cc.get_cc() is None:
         raise WorkplaceError("no C++ compiler", "looked for g++, gcc, clang++ and clang on PATH", "apt-get install g++")
@@ -76,9 +76,9 @@ def export(module: tvm.runtime.Module, path: Path, fcompile: Callable[..., Any] 
 
 
 def linker_for(target: tvm.target.Target) -> Callable[..., None] | None:
-    """What links for a target with LLVM code, its own or its host's: :func:`linker` of its platform, None for the host's.
+    """The :func:`linker` for a target's (or its host's) LLVM code; None for this machine's own.
 
-    Raises :class:`UserError` where that platform has no compiler here.
+    Raises :class:`UserError` where the platform has no compiler here.
     """
     return _linker_of(name_of(str((target.host or target).attrs.get("mtriple", ""))))
 
@@ -101,7 +101,7 @@ def linker(where: Platform) -> Callable[..., None]:
             else:
                 os.environ[NDK_COMPILER] = before
 
-    link.get_target_triple = lambda: where.triple  # type: ignore[attr-defined]  # asked where nothing runs on the CPU
+    link.get_target_triple = lambda: where.triple  # type: ignore[attr-defined]  # read where nothing runs on the CPU
     return link
 
 
@@ -112,7 +112,7 @@ def build(
     plan: Any = None,
     output_names: tuple[str, ...] = (),
 ) -> Library:
-    """Compiles the result of ``PartitionCoExecution``.  Weights are split, packed and stored; nothing is left to do at load.
+    """Compiles the result of ``PartitionCoExecution``.  Weights are stored split and packed: loading does no work on them.
 
     Raises :class:`UserError` where the module breaks the partition's contract.
     """
@@ -127,21 +127,15 @@ def build_dataflow(
     output_names: tuple[str, ...] = (),
     keep_weights: bool = True,
 ) -> Library:
-    """The library of a dataflow.  Without ``keep_weights`` its weights are zero: such a library is only timed."""
-    kernels = _compiled(flow, cpu, gpu)
-    about = About(
-        _inputs(flow),
-        _outputs(flow, output_names),
-        _regions(flow),
-        _makers(cpu, gpu),
-        plan,
-    )
+    """The library of a dataflow.  Without ``keep_weights`` its weights are zero: good enough for timing."""
+    kernels = _compile(flow, cpu, gpu)
+    about = About(_inputs(flow), _outputs(flow, output_names), _regions(flow), _build_info(cpu, gpu), plan)
     program = write(flow, kernels)
     weights = stored_weights(flow, kernels)
     if not keep_weights:
         program["weights"] = [{**w, "name": ""} for w in program["weights"]]
         weights = {}
-    return Library(_root(program, about, weights, kernels), about, _launches(flow, kernels))
+    return Library(_make_module(program, about, weights, kernels), about, _launches(flow, kernels))
 
 
 def build_adaptive(
@@ -150,41 +144,37 @@ def build_adaptive(
     gpu: tvm.target.Target,
     output_names: tuple[str, ...] = (),
 ) -> Library:
-    """One library of several plans of one network: for each its name, its state, its partitioned module and its JSON.
+    """One library of several plans of one network: each by its name, state, partitioned module and JSON.
 
-    The first is the first choice.  ``launches`` of the result are the first plan's.
+    The first plan is the default; ``launches`` of the result are its.
     """
     flows = [dataflow.read(module) for _, _, module, _ in partitioned]
-    whole = joined(flows)
-    kernels = _compiled(whole, cpu, gpu)
-    parts = parted(flows, kernels)
+    whole = join_flows(flows)
+    kernels = _compile(whole, cpu, gpu)
+    parts = split_kernels(flows, kernels)
     plans = tuple(
         PlanInfo(name, state, _outputs(flow, output_names), _regions(flow), plan)
         for (name, state, _, plan), flow in zip(partitioned, flows, strict=True)
     )
     first = plans[0]
-    about = About(_inputs(flows[0]), first.outputs, first.regions, _makers(cpu, gpu), first.plan, plans)
+    about = About(_inputs(flows[0]), first.outputs, first.regions, _build_info(cpu, gpu), first.plan, plans)
     entries = [
-        {"name": one.name, "state": one.state, "program": write(flow, part)}
-        for one, flow, part in zip(plans, flows, parts, strict=True)
+        {"name": plan.name, "state": plan.state, "program": write(flow, part)}
+        for plan, flow, part in zip(plans, flows, parts, strict=True)
     ]
     weights = {n: w for flow, part in zip(flows, parts, strict=True) for n, w in stored_weights(flow, part).items()}
     program = {"format": FORMAT, "plans": entries}
-    return Library(_root(program, about, weights, kernels), about, _launches(flows[0], parts[0]))
+    return Library(_make_module(program, about, weights, kernels), about, _launches(flows[0], parts[0]))
 
 
-def _compiled(flow: dataflow.Dataflow, cpu: tvm.target.Target, gpu: tvm.target.Target) -> dict[str, Kernels]:
+def _compile(flow: dataflow.Dataflow, cpu: tvm.target.Target, gpu: tvm.target.Target) -> dict[str, Kernels]:
     plugin.load()
-    kernels = {}
-    for processor, target in (("cpu", cpu), ("gpu", gpu)):
-        host = tvm.target.Target(target, host=cpu)
-        built = compile_regions(flow, processor, host, f"codl_{processor}")
-        if built is not None:
-            kernels[processor] = built
-    return kernels
+    targets = {"cpu": tvm.target.Target(cpu, host=cpu), "gpu": tvm.target.Target(gpu, host=cpu)}
+    built = {name: compile_regions(flow, name, target, f"codl_{name}") for name, target in targets.items()}
+    return {name: kernels for name, kernels in built.items() if kernels is not None}
 
 
-def _root(
+def _make_module(
     program: dict[str, Any], about: About, weights: dict[str, np.ndarray], kernels: dict[str, Kernels]
 ) -> tvm.runtime.Module:
     arguments = [x for name, value in weights.items() for x in (name, tvm.nd.array(value))]
@@ -200,19 +190,20 @@ def _inputs(flow: dataflow.Dataflow) -> tuple[PortInfo, ...]:
 
 
 def _outputs(flow: dataflow.Dataflow, names: tuple[str, ...]) -> tuple[PortInfo, ...]:
-    return tuple(_output(flow, i, names) for i in range(len(flow.outputs)))
-
-
-def _triple(target: str) -> str:
-    """``mtriple`` of a target string; empty for this machine's."""
-    return next((word.partition("=")[2] for word in target.split() if word.startswith("-mtriple=")), "")
+    ports = []
+    for index, argument in enumerate(flow.outputs):
+        root, part = flow.roots[argument.part.root], argument.part
+        shape = tuple(part.hi - part.lo if axis == part.axis else extent for axis, extent in enumerate(root.shape))
+        name = names[index] if index < len(names) else f"output{index}"
+        ports.append(PortInfo(name, shape, root.dtype, root.permutation(), tuple(argument.crop or ())))
+    return tuple(ports)
 
 
 def _regions(flow: dataflow.Dataflow) -> tuple[RegionInfo, ...]:
     return tuple(RegionInfo(r.name, r.processor, r.operators) for r in flow.regions)
 
 
-def _makers(cpu: tvm.target.Target, gpu: tvm.target.Target) -> dict[str, str]:
+def _build_info(cpu: tvm.target.Target, gpu: tvm.target.Target) -> dict[str, str]:
     return {"tvm": tvm.__version__, "cpu": str(cpu), "gpu": str(gpu)}
 
 
@@ -223,13 +214,3 @@ def _launches(flow: dataflow.Dataflow, kernels: dict[str, Kernels]) -> tuple[tup
             calls = [built.launches.get(call.function, []) for call in compiled.calls]
             regions[compiled.region] = tuple(launch for launches in calls for launch in launches)
     return tuple(regions)
-
-
-def _output(flow: dataflow.Dataflow, index: int, names: tuple[str, ...]) -> PortInfo:
-    argument = flow.outputs[index]
-    root = flow.roots[argument.part.root]
-    stored = list(root.shape)
-    if argument.part.axis >= 0:
-        stored[argument.part.axis] = argument.part.hi - argument.part.lo
-    name = names[index] if index < len(names) else f"output{index}"
-    return PortInfo(name, tuple(stored), root.dtype, root.permutation(), tuple(argument.crop or ()))

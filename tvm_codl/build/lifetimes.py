@@ -1,13 +1,12 @@
-"""Which bytes of a program's buffers are never needed at the same time, and a place for each buffer in one memory.
+"""Finds bytes of a program's buffers that are never needed at the same time, and places all buffers in one memory.
 
-Two in-order lists run at once, and meet only where one waits for an event of the other.  So "before" is a partial order:
-a step is before the later ones of its own list, and the steps up to a signal are before those from its wait on.  Two
-bytes may share memory only where everything that touches one is before everything that touches the other.  Nothing
-here adds a wait.
+Two in-order lists run at once and meet only where one waits for an event of the other.  So "before" is a partial order: a
+step is before the later ones of its own list, and the steps up to a signal are before those after its wait.  Two bytes may
+share memory only if everything that touches one is before everything that touches the other.  Nothing here adds a wait.
 
-A tensor that both processors write is taken apart where the steps' views of it begin and end.  Within a chain each
-processor's part of a tensor follows that processor's part of an earlier one without a wait; only the few rows that the
-other one reads must stay until it has.  So a tensor may take the place of one that, as a whole, is still needed.
+A tensor that both processors write is divided where the steps' views of it begin and end.  In a chain, each processor's
+part of a tensor follows its part of an earlier one without a wait; only the few rows that the other processor reads must
+stay longer.  So a tensor may take the place of one that is still partly needed.
 
 Imports no TVM.
 """
@@ -23,11 +22,11 @@ from itertools import pairwise
 import numpy as np
 
 NONE = -1
-#: How many orders of placing are tried, and when the best is good enough: so many times what nothing can be below.
+#: Orders of placing to try, and how close to the lower bound (as a factor) the best must be to stop.
 TRIES, CLOSE = 64, 1.002
-#: From how many of the largest parts that bound is sought.
+#: The number of largest parts from which the lower bound is computed.
 SEEDS = 32
-#: What sticks out counts so much more in the next order; and chance makes sizes differ by up to 2 to this power.
+#: The weight factor of the topmost buffer in the next order, and the random spread of weights (a power of 2).
 BLAME, SPREAD = 1.5, 0.4
 
 
@@ -42,7 +41,7 @@ class Touch:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a list: what it reads or writes, or the event that it waits for or signals."""
+    """One step of a list: the bytes it reads or writes, or the event it waits for or signals."""
 
     touches: tuple[Touch, ...] = ()
     waits: int = NONE
@@ -51,10 +50,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Part:
-    """Bytes ``lo:hi`` of a buffer, which the same steps touch.
+    """Bytes ``lo:hi`` of a buffer that the same steps touch.
 
-    ``last`` is the last step of each list that does, -1 where none; ``before`` is how many steps of each list are surely
-    done when the first one does.
+    ``last`` is the last such step of each list, -1 for none; ``before`` is the number of steps of each list that are
+    certainly done when the first such step begins.
     """
 
     buffer: int
@@ -64,30 +63,29 @@ class Part:
     before: tuple[int, int]
 
     def follows(self, other: Part) -> bool:
-        """Whether all that touches ``other`` is done before anything touches this."""
+        """Whether all steps that touch ``other`` are done before any step touches this."""
         return other.last[0] < self.before[0] and other.last[1] < self.before[1]
 
 
 class Order:
-    """What is before what in two lists.  Raises :class:`ValueError` for a wait without a signal in the other list."""
+    """The partial order of two lists.  Raises :class:`ValueError` for a wait without a signal in the other list."""
 
     def __init__(self, lists: tuple[Sequence[Step], Sequence[Step]]) -> None:
         self.lists = lists
         signalled = [{s.signals: at for at, s in enumerate(steps) if s.signals != NONE} for steps in lists]
-        # done[l][i]: how many steps of the other list are surely done when step i of list l begins.  The way from one
-        # list to the other is always a single signal: whoever comes back over another one was there before.
+        # done[l][i]: the number of steps of the other list that are certainly done when step i of list l begins.
         self.done: tuple[list[int], list[int]] = ([], [])
         for mine, steps in enumerate(lists):
-            known = 0
+            done = 0
             for step in steps:
                 if step.waits != NONE:
                     if step.waits not in signalled[1 - mine]:
                         raise ValueError(f"a wait for event {step.waits}, which the other list does not signal")
-                    known = max(known, signalled[1 - mine][step.waits] + 1)
-                self.done[mine].append(known)
+                    done = max(done, signalled[1 - mine][step.waits] + 1)
+                self.done[mine].append(done)
 
     def parts(self, sizes: Mapping[int, int]) -> list[Part]:
-        """The buffers of ``sizes`` (bytes), taken apart.  Bytes that no step touches follow nothing, and nothing them."""
+        """The buffers of ``sizes`` (bytes), divided.  A part that no step touches follows no other, and no other follows it."""
         edges = {buffer: {0, size} for buffer, size in sizes.items()}
         touches = [
             (mine, at, touch)
@@ -98,7 +96,7 @@ class Order:
         ]
         for _, _, touch in touches:
             edges[touch.buffer] |= {touch.lo, touch.hi}
-        cuts = {buffer: sorted(found) for buffer, found in edges.items()}
+        cuts = {buffer: sorted(bounds) for buffer, bounds in edges.items()}
         first: dict[tuple[int, int], list[int]] = {}  # by buffer and the byte where a part begins
         last: dict[tuple[int, int], list[int]] = {}
         for mine, at, touch in touches:
@@ -107,14 +105,14 @@ class Order:
                 begun = first.setdefault((touch.buffer, lo), [NONE, NONE])
                 begun[mine] = at if begun[mine] == NONE else begun[mine]
                 last.setdefault((touch.buffer, lo), [NONE, NONE])[mine] = at
-        found: list[Part] = []
+        parts: list[Part] = []
         for buffer, bounds in cuts.items():
             for lo, hi in pairwise(bounds):
                 part = self._part(buffer, lo, hi, first.get((buffer, lo)), last.get((buffer, lo)))
-                if lo != 0 and (found[-1].last, found[-1].before) == (part.last, part.before):
-                    part = Part(buffer, found.pop().lo, hi, part.last, part.before)
-                found.append(part)
-        return found
+                if lo != 0 and (parts[-1].last, parts[-1].before) == (part.last, part.before):
+                    part = Part(buffer, parts.pop().lo, hi, part.last, part.before)
+                parts.append(part)
+        return parts
 
     def _part(self, buffer: int, lo: int, hi: int, first: list[int] | None, last: list[int] | None) -> Part:
         if first is None or last is None:
@@ -125,7 +123,7 @@ class Order:
 
 
 class _Table:
-    """The parts as columns, and which two of them must not overlap."""
+    """The parts as columns, and which pairs must not overlap."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self.lo = np.array([p.lo for p in parts], dtype=np.int64)
@@ -138,9 +136,9 @@ class _Table:
         for row, part in enumerate(parts):
             self.rows.setdefault(part.buffer, []).append(row)
 
-    def placed(self, order: Sequence[int], alignment: int) -> dict[int, int]:
-        """Each buffer, in that order, as low as those before it allow."""
-        found: dict[int, int] = {}
+    def place(self, order: Sequence[int], alignment: int) -> dict[int, int]:
+        """Places each buffer, in that order, as low as the earlier ones allow."""
+        offsets: dict[int, int] = {}
         start = np.full(len(self.lo), NONE, dtype=np.int64)
         for buffer in order:
             taken = np.flatnonzero(start >= 0)
@@ -157,12 +155,12 @@ class _Table:
                     break
                 if at < high:
                     at = -(-high // alignment) * alignment
-            found[buffer] = at
+            offsets[buffer] = at
             start[self.rows[buffer]] = at
-        return found
+        return offsets
 
-    def bound(self) -> int:
-        """Bytes that any placing needs: the largest found of parts that all clash with one another."""
+    def lower_bound(self) -> int:
+        """Bytes that any placement needs: the largest clique found of clashing parts."""
         sizes = self.hi - self.lo
         falling = np.argsort(-sizes, kind="stable")
         most = 0
@@ -179,29 +177,28 @@ class _Table:
         return most
 
 
-def places(order: Order, sizes: Mapping[int, int], alignment: int) -> dict[int, int]:
-    """For each buffer of ``sizes`` (bytes) its offset in a common memory, a multiple of ``alignment``.
+def place_buffers(order: Order, sizes: Mapping[int, int], alignment: int) -> dict[int, int]:
+    """Each buffer's offset in a common memory, a multiple of ``alignment``; ``sizes`` are in bytes.
 
     Bytes of two buffers overlap only where one's part follows the other's.  Greedy by falling size (Pisarchyk and Lee,
-    "Efficient Memory Management for Deep Neural Net Inference", 2020).  Where that is above the bound, again with the
-    buffer that stuck out earlier (Joslin and Clements, "Squeaky Wheel Optimization", 1999) and some chance, always the
-    same.  The lowest is taken.
+    "Efficient Memory Management for Deep Neural Net Inference", 2020); above the lower bound, retried with the topmost
+    buffer earlier (Joslin and Clements, "Squeaky Wheel Optimization", 1999) and with seeded chance.  The lowest wins.
     """
     if not sizes:
         return {}
     table = _Table(order.parts(sizes))
-    enough = CLOSE * table.bound()
+    enough = CLOSE * table.lower_bound()
     chance = random.Random(0)
     weight = {b: float(size) for b, size in sizes.items()}
     turn = sorted(sizes, key=lambda b: (-sizes[b], b))
     best: dict[int, int] = {}
     least = 0
     for _ in range(TRIES):
-        found = table.placed(turn, alignment)
-        top = max(turn, key=lambda b: (found[b] + sizes[b], -b))
-        height = found[top] + sizes[top]
+        offsets = table.place(turn, alignment)
+        top = max(turn, key=lambda b: (offsets[b] + sizes[b], -b))
+        height = offsets[top] + sizes[top]
         if not best or height < least:
-            best, least = found, height
+            best, least = offsets, height
         if least <= enough:
             break
         weight[top] *= BLAME

@@ -1,4 +1,4 @@
-"""Builds in processes of their own: on all cores, and a compiler that crashes takes only its candidate along."""
+"""Builds in separate processes, on all cores: a compiler crash loses only its own candidate."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ from tvm_codl.build.limits import OverLimits
 from tvm_codl.errors import WorkplaceError
 from tvm_codl.paths import cache_dir
 from tvm_codl.records.record import ErrorNo
+from tvm_codl.runtime.error_text import last_line
 
 Build = Callable[[int], Path]
 
-#: A compiler that finds less room than that, in bytes, may have crashed for it.
+#: With fewer bytes free, a full disk may explain a compiler's crash.
 LEAST_ROOM = 1 << 24
-#: Errors of the operating system that say what this computer has run out of.
+#: Errors of the operating system for resources that this computer has run out of.
 SHORT_OF = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """``path`` of what was built, or ``error`` in the builder's own words, and what kind of failure that is.
+    """``path`` of the result, or ``error`` in the builder's own words and the kind of ``failure``.
 
-    ``offenders`` says which of the things that were built together must not be sent, by their place, and why.
-    ``workplace`` is what, evidence and next command where this computer, and not what was built, is to blame.
+    ``offenders`` are the parts, by index, that must not be sent, and why.  ``workplace`` is what, evidence and next command
+    where this computer is to blame.
     """
 
     path: Path | None
@@ -60,10 +61,10 @@ def build_all(
 ) -> Iterator[tuple[int, Outcome]]:
     """Runs ``build(i)`` for ``i < count`` in forked processes, ``workers`` at a time, and yields as they end.
 
-    Forked, so that the network and its weights need not be sent.  A build that takes longer than ``limit_s`` seconds
-    (one number for all, or by index) is ended and counts as failed.
+    Forking avoids sending the network and its weights.  A build that exceeds ``limit_s`` seconds (one number for all, or by
+    index) is killed and counts as failed.
 
-    Raises :class:`WorkplaceError` where a compiler or room on a disk is missing: nothing that is built would succeed.
+    Raises :class:`WorkplaceError` where a compiler or disk space is missing: every build would fail.
     """
     workers = workers or len(os.sched_getaffinity(0))
     context = multiprocessing.get_context("fork")
@@ -74,34 +75,34 @@ def build_all(
             while waiting and len(running) < workers:
                 index = waiting.pop(0)
                 receiver, sender = context.Pipe(duplex=False)
-                process = context.Process(target=_there, args=(build, index, sender), daemon=True)
+                process = context.Process(target=_build_in_child, args=(build, index, sender), daemon=True)
                 process.start()
                 assert process.pid is not None
-                with contextlib.suppress(OSError):  # it has done so itself, or has ended
+                with contextlib.suppress(OSError):  # the child has done so already, or has ended
                     os.setpgid(process.pid, process.pid)
                 sender.close()
                 limit = limit_s(index) if callable(limit_s) else limit_s
                 running[index] = _Running(process, receiver, time.monotonic() + limit, limit)
             patience = max(0.0, min(r.until for r in running.values()) - time.monotonic())
             ready = multiprocessing.connection.wait([r.receiver for r in running.values()], timeout=patience)
-            for index, one in list(running.items()):
-                late = time.monotonic() >= one.until
-                if one.receiver not in ready and not late:
+            for index, job in list(running.items()):
+                late = time.monotonic() >= job.until
+                if job.receiver not in ready and not late:
                     continue
-                outcome = _outcome(one.receiver if one.receiver in ready else None, one.limit_s)
+                outcome = _receive(job.receiver if job.receiver in ready else None, job.limit_s)
                 if outcome.workplace is not None:
                     raise WorkplaceError(*outcome.workplace)
                 yield index, outcome
-                _end(one.process)
-                one.receiver.close()
+                _kill(job.process)
+                job.receiver.close()
                 del running[index]
     finally:
-        for one in running.values():
-            _end(one.process)
+        for job in running.values():
+            _kill(job.process)
 
 
-def _end(process: multiprocessing.context.ForkProcess) -> None:
-    """Kills a build with the compilers and linkers that it has started: inside native code nobody hears a milder signal."""
+def _kill(process: multiprocessing.context.ForkProcess) -> None:
+    """Kills a build with its compilers and linkers; native code ignores milder signals."""
     assert process.pid is not None  # 0 would be this process's own group
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -109,7 +110,7 @@ def _end(process: multiprocessing.context.ForkProcess) -> None:
     process.join()
 
 
-def _outcome(receiver: multiprocessing.connection.Connection | None, limit_s: float) -> Outcome:
+def _receive(receiver: multiprocessing.connection.Connection | None, limit_s: float) -> Outcome:
     if receiver is None:
         return Outcome(None, f"the build took longer than {limit_s:g} s", ErrorNo.BUILD_TIMEOUT)
     try:
@@ -117,13 +118,11 @@ def _outcome(receiver: multiprocessing.connection.Connection | None, limit_s: fl
     except EOFError:
         places = {str(place): shutil.disk_usage(place).free for place in (tempfile.gettempdir(), cache_dir())}
         full = [place for place, free in places.items() if free < LEAST_ROOM]
-        lacking = (
-            ("the compiler ended", f"no room in {' and '.join(full)}", f"df -h {' '.join(full)}") if full else None
-        )
-        return Outcome(None, "the compiler crashed", ErrorNo.COMPILE_HOST, workplace=lacking)
+        lacking = ("the compiler ended", f"no room in {' and '.join(full)}", f"df -h {' '.join(full)}")
+        return Outcome(None, "the compiler crashed", ErrorNo.COMPILE_HOST, workplace=lacking if full else None)
 
 
-def _here(build: Build, index: int) -> Outcome:
+def _try_build(build: Build, index: int) -> Outcome:
     try:
         return Outcome(build(index))
     except OverLimits as error:
@@ -134,31 +133,24 @@ def _here(build: Build, index: int) -> Outcome:
         if error.errno not in SHORT_OF:
             return Outcome(None, last_line(error), ErrorNo.COMPILE_HOST)
         space = f"df -h {shlex.quote(str(cache_dir()))} {shlex.quote(tempfile.gettempdir())}; free -m; ulimit -a"
-        return Outcome(
-            None, str(error), ErrorNo.COMPILE_HOST, workplace=("nothing can be built here", str(error), space)
-        )
-    except Exception as error:  # a compiler raises whatever it likes; it is the candidate that failed
+        lacking = ("nothing can be built here", str(error), space)
+        return Outcome(None, str(error), ErrorNo.COMPILE_HOST, workplace=lacking)
+    except Exception as error:  # compilers raise errors of any kind; the candidate failed
         return Outcome(None, last_line(error), ErrorNo.COMPILE_HOST)
 
 
-def _there(build: Build, index: int, sender: multiprocessing.connection.Connection) -> None:
+def _build_in_child(build: Build, index: int, sender: multiprocessing.connection.Connection) -> None:
     os.setpgid(0, 0)
-    # What the parent holds of a phone is not for this process to release: it would say so on the parent's connection.
+    # This process must not release the parent's phone objects: it would write to the parent's connection.
     gc.freeze()
-    outcome = _here(build, index)
+    outcome = _try_build(build, index)
     try:
         sender.send((outcome.path, outcome.error, outcome.failure, dict(outcome.offenders), outcome.workplace))
     except (OSError, ValueError):
         traceback.print_exc()
 
 
-def last_line(error: BaseException) -> str:
-    """An exception in one line: TVM's carry a whole stack before what matters."""
-    lines = [x.strip() for x in str(error).splitlines() if x.strip()]
-    return f"{type(error).__name__}: {lines[-1] if lines else 'no message'}"[:300]
-
-
 def chunks(items: Sequence[object], size: int, workers: int) -> list[tuple[int, int]]:
-    """Ranges of ``items``: even, no larger than ``size``, and enough of them for every worker."""
+    """Even ranges of ``items``, no larger than ``size``, and enough for every worker."""
     count = max(-(-len(items) // size), min(workers, -(-len(items) // 8)), 1)
     return [(len(items) * i // count, len(items) * (i + 1) // count) for i in range(count)]

@@ -1,14 +1,15 @@
 """The co-executor's program: two in-order lists over the buffers, with waits only where data crosses.
 
-Buffers with one ``block`` lie in one piece of memory, from byte ``at`` on, and overlap where they are never needed at the
-same time (:mod:`.lifetimes`).  A block is of one space.  Where both processors have one memory, buffers with a ``common``
-lie together in one piece instead, whatever their space, each from that byte on.
+Buffers of one ``block`` share a piece of memory of one space; each starts at byte ``at``, and they overlap where they are
+never needed at the same time (:mod:`.lifetimes`).  If both processors share one memory, buffers with a ``common`` lie in
+one piece instead, whatever their space, each from that byte on.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,10 @@ from tvm_codl.build.kernels import CompiledRegion, Kernels, Operand, memory_shap
 from tvm_codl.runtime.about import MemoryBytes
 
 FORMAT = 1
-#: Of a buffer's place, in bytes.  No device known to us wants more of a sub-buffer (Adreno, Mali: 128; NVIDIA: 512).
+#: Of a buffer's offset, in bytes.  No known device needs more for a sub-buffer (Adreno, Mali: 128; NVIDIA: 512).
 ALIGNMENT = 1024
-COMMON_ALIGNMENT = 128  # of an address: OpenCL's largest type, two of TVM's vectors
-HOST_ALIGNMENT = 64  # kCpuAlignment of the co-executor, whose blocks are multiples of it
+COMMON_ALIGNMENT = 128  # OpenCL's largest type, two of TVM's vectors
+HOST_ALIGNMENT = 64  # the co-executor's kCpuAlignment; its blocks are multiples of it
 JsonObject = dict[str, Any]
 
 
@@ -32,25 +33,19 @@ def _bytes(shape: tuple[int, ...], dtype: str) -> int:
 
 
 def _stored_name(flow: Dataflow, processor: str, name: str, value: np.ndarray) -> str:
-    """Equal weights have one name, in all plans of a library; those of regions that are timed one by one keep theirs."""
+    """Equal weights have one name in all plans of a library; weights of regions timed alone keep their own."""
     if flow.timed_alone:
         return f"{processor}:{name}"
     return hashlib.blake2b(np.ascontiguousarray(value).view(np.uint8).data, digest_size=16).hexdigest()
 
 
 def stored_weights(flow: Dataflow, kernels: dict[str, Kernels]) -> dict[str, np.ndarray]:
-    """The weights by the names that :func:`write` gives them."""
+    """The weights by their names in the program."""
     return {_stored_name(flow, p, n, value): value for p, k in kernels.items() for n, value in k.weights.items()}
 
 
-@dataclass
-class _Crossing:
-    """A range that one region writes and regions of the other processor read."""
-
-    root: int
-    axis: int
-    lo: int
-    hi: int
+#: A root, the region that writes it (-1: the user's input), and the processor that reads it.
+_Key = tuple[int, int, str]
 
 
 class _Writer:
@@ -58,11 +53,11 @@ class _Writer:
         self.flow, self.kernels = flow, kernels
         self.buffers: list[JsonObject] = []
         self.lists: dict[str, list[JsonObject]] = {"cpu": [], "gpu": []}
-        self.root_buffer: dict[int, int] = {}  # a piece of a joined tensor is part of that one's buffer, and has none
+        self.root_buffer: dict[int, int] = {}  # a piece of a joined tensor has no buffer of its own
         self.weights: list[JsonObject] = []
         self.weight_buffer: dict[tuple[str, str], int] = {}
         self.make_weights()
-        self.scratch: dict[tuple[int, int], int] = {}  # by region and slot: what lies in the slot now
+        self.scratch: dict[tuple[int, int], int] = {}  # the buffer in a slot now, by region and slot
         for processor, built in kernels.items() if flow.timed_alone else ():
             self.make_scratch(built.regions, processor)
 
@@ -71,8 +66,7 @@ class _Writer:
         return len(self.buffers) - 1
 
     def make_weights(self) -> None:
-        """A buffer for each weight.  Equal ones have one, which both processors read if both have it: a cut along the
-        height leaves the weights whole.  The copies keep no name, and need not be stored."""
+        """A buffer for each weight.  Equal weights have one: a cut along the height gives both processors the same."""
         held: dict[str, int] = {}
         for processor, built in self.kernels.items():
             for name, value in built.weights.items():
@@ -85,7 +79,7 @@ class _Writer:
                 self.weight_buffer[processor, name] = held[stored]
 
     def make_scratch(self, regions: list[CompiledRegion], processor: str) -> None:
-        """A buffer for every slot, for all regions' slots together: they are timed one by one."""
+        """A buffer for every slot, shared by all regions: each is timed alone."""
         slots = max((len(r.scratch) for r in regions), default=0)
         sizes = [max((r.scratch[k] for r in regions if k < len(r.scratch)), default=1) for k in range(slots)]
         shared = [self.buffer(size, processor) for size in sizes]
@@ -99,7 +93,7 @@ class _Writer:
         return self.root_buffer[root]
 
     def space(self, root: int) -> str:
-        """Inputs and outputs are the CPU's; a tensor that a GPU region touches is shared, so that it has no copy."""
+        """The CPU's for inputs and outputs; shared for tensors that a GPU region touches, to avoid a copy."""
         touched = {
             r.processor for r in self.flow.regions for v in [*(a.part for a in r.inputs), *r.outputs] if v.root == root
         }
@@ -136,7 +130,7 @@ class _Writer:
             given = len(call.operands) - call.outputs
             args = [self.operand(compiled.region, processor, o) for o in call.operands[:given]]
             for o in call.operands[given:]:
-                # Tensors that come one after the other in a slot of TVM's have nothing else in common: each is a buffer.
+                # Successive tensors in one of TVM's slots are independent: each gets a buffer.
                 if o.kind == "scratch" and not self.flow.timed_alone:
                     self.scratch[compiled.region, o.index] = self.buffer(_bytes(o.shape, o.dtype), processor)
                 args.append(self.operand(compiled.region, processor, o))
@@ -148,21 +142,95 @@ class _Writer:
         return steps
 
     def share_memory(self, ports: list[JsonObject]) -> None:
-        """Gives the tensors of each space places in one block, and those of all spaces places in common; ports keep
-        their own memory, as do weights: the next run may take the same input again."""
+        """Places the tensors of each space in one block, and those of all spaces in a common one.
+
+        Ports and weights keep their own memory: the next run may reuse the input."""
         kept = {view["buffer"] for view in ports} | {weight["buffer"] for weight in self.weights}
-        order = lifetimes.Order(([_touching(s) for s in self.lists["cpu"]], [_touching(s) for s in self.lists["gpu"]]))
+        order = lifetimes.Order(
+            ([_lifetime_step(s) for s in self.lists["cpu"]], [_lifetime_step(s) for s in self.lists["gpu"]])
+        )
         sizes = {i: b["bytes"] for i, b in enumerate(self.buffers) if i not in kept}
         spaces = {self.buffers[i]["space"] for i in sizes}
         for block, space in enumerate(("cpu", "gpu", "shared")):
             own = {i: size for i, size in sizes.items() if self.buffers[i]["space"] == space}
-            for index, at in lifetimes.places(order, own, ALIGNMENT).items():
+            for index, at in lifetimes.place_buffers(order, own, ALIGNMENT).items():
                 self.buffers[index] |= {"block": block, "at": at}
-        for index, at in lifetimes.places(order, sizes if len(spaces) > 1 else {}, COMMON_ALIGNMENT).items():
+        for index, at in lifetimes.place_buffers(order, sizes if len(spaces) > 1 else {}, COMMON_ALIGNMENT).items():
             self.buffers[index]["common"] = at
 
+    def find_crossings(self) -> tuple[dict[_Key, Value], dict[int, list[_Key]]]:
+        """The ranges that cross to the other processor, each the hull of all that it reads there; and which of them each
+        region reads, the user's end last."""
+        flow = self.flow
+        writers: dict[int, list[tuple[int, Value]]] = {}
+        for i, region in enumerate(flow.regions):
+            for value in region.outputs:
+                writers.setdefault(value.root, []).append((i, value))
+        for _, value in flow.inputs:
+            writers.setdefault(value.root, []).append((-1, value))
+        crossings: dict[_Key, Value] = {}
+        needs: dict[int, list[_Key]] = {}
+        readers = [(i, r.processor, a.part) for i, r in enumerate(flow.regions) for a in r.inputs]
+        readers += [(len(flow.regions), "cpu", a.part) for a in flow.outputs]
+        for reader, processor, part in readers:
+            root = flow.roots[part.root]
+            for source, value in writers.get(part.root, []):
+                # A tensor without axes crosses whole, like one of extent 1.
+                axis = next((p.axis for p in (value, part) if p.axis >= 0), root.contiguous_axis() if root.shape else 0)
+                both = _overlap(value, part, _extent(root, axis))
+                if both is None or processor == ("cpu" if source < 0 else flow.regions[source].processor):
+                    continue
+                key = part.root, source, processor
+                if source >= 0:
+                    needs.setdefault(reader, []).append(key)
+                hull = crossings.get(key, Value(part.root, axis, *both))
+                crossings[key] = replace(hull, lo=min(hull.lo, both[0]), hi=max(hull.hi, both[1]))
+        return crossings, needs
 
-def _touching(step: JsonObject) -> lifetimes.Step:
+    def transfer(self, kind: str, part: Value) -> JsonObject:
+        whole = (part.lo, part.hi) == (0, _extent(self.flow.roots[part.root], part.axis))
+        return {"do": kind, "view": self.part_view(Value(part.root) if whole else part)}
+
+    def write_lists(self) -> int:
+        """Fills both lists.  Returns the number of events."""
+        flow = self.flow
+        crossings, needs = self.find_crossings()
+        # Lists are in order: the latest source covers all before it.
+        events: dict[int, int] = {}
+        waits: dict[int, int] = {}
+        waited = {"cpu": -1, "gpu": -1}
+        for reader, region in enumerate(flow.regions):
+            source = max((source for _, source, _ in needs.get(reader, [])), default=-1)
+            if source > waited[region.processor]:
+                waited[region.processor] = source
+                waits[reader] = events.setdefault(source, len(events))
+        compiled = {c.region: c for k in self.kernels.values() for c in k.regions}
+        sent: set[_Key] = set()
+
+        def send(kind: str, keys: Iterable[_Key]) -> None:
+            for key in keys:
+                if key not in sent:
+                    self.lists["gpu"].append(self.transfer(kind, crossings[key]))
+                    sent.add(key)
+
+        send("to_gpu", [key for key in crossings if key[1] < 0 and key[2] == "gpu"])
+        for i, region in enumerate(flow.regions):
+            steps = self.lists[region.processor]
+            if i in waits:
+                steps.append({"do": "wait", "event": waits[i]})
+            if region.processor == "gpu":
+                # Only what it reads itself: another part of the same tensor may not be written yet.
+                send("to_gpu", needs.get(i, []))
+            steps.extend(self.calls(compiled[i], region.processor))
+            if region.processor == "gpu":
+                outputs = [(value.root, i, "cpu") for value in region.outputs]
+                send("to_cpu", [key for key in outputs if key in crossings])
+            if i in events:
+                steps.append({"do": "signal", "event": events[i]})
+        return len(events)
+
+
+def _lifetime_step(step: JsonObject) -> lifetimes.Step:
     if step["do"] == "wait":
         return lifetimes.Step(waits=step["event"])
     if step["do"] == "signal":
@@ -173,15 +241,14 @@ def _touching(step: JsonObject) -> lifetimes.Step:
 
 
 def _extent(root: Root, axis: int) -> int:
-    """Of a tensor without axes, which crosses whole: 1."""
+    """1 for a tensor without axes, which crosses whole."""
     return root.shape[axis] if root.shape else 1
 
 
 def _overlap(a: Value, b: Value, extent: int) -> tuple[int, int] | None:
-    """The range of ``a`` that ``b`` covers too, both parts of one root along one axis (or the whole)."""
-    axis_extent = extent
-    alo, ahi = (a.lo, a.hi) if a.axis >= 0 else (0, axis_extent)
-    blo, bhi = (b.lo, b.hi) if b.axis >= 0 else (0, axis_extent)
+    """The common range of two parts of one root along one axis of that extent; None without one."""
+    alo, ahi = (a.lo, a.hi) if a.axis >= 0 else (0, extent)
+    blo, bhi = (b.lo, b.hi) if b.axis >= 0 else (0, extent)
     lo, hi = max(alo, blo), min(ahi, bhi)
     return (lo, hi) if lo < hi else None
 
@@ -189,77 +256,8 @@ def _overlap(a: Value, b: Value, extent: int) -> tuple[int, int] | None:
 def write(flow: Dataflow, kernels: dict[str, Kernels]) -> JsonObject:
     """The program as JSON values, as ``runtime/native/coexec/program.h`` reads it."""
     writer = _Writer(flow, kernels)
-    compiled = {c.region: c for k in kernels.values() for c in k.regions}
-    writers: dict[int, list[tuple[int, Value]]] = {}
-    for i, region in enumerate(flow.regions):
-        for value in region.outputs:
-            writers.setdefault(value.root, []).append((i, value))
-    for _, value in flow.inputs:
-        writers.setdefault(value.root, []).append((-1, value))
-
-    # What each writer's range must show the other processor: the hull of all that is read there.
-    crossings: dict[tuple[int, int, str], _Crossing] = {}
-    needs: dict[tuple[int, str], list[tuple[int, int, str]]] = {}
-    readers = [(i, r.processor, a.part) for i, r in enumerate(flow.regions) for a in r.inputs]
-    readers += [(len(flow.regions), "cpu", a.part) for a in flow.outputs]
-    for reader, processor, part in readers:
-        for source, value in writers.get(part.root, []):
-            made_on = "cpu" if source < 0 else flow.regions[source].processor
-            if made_on == processor:
-                continue
-            root = flow.roots[part.root]
-            # A tensor without axes crosses whole, as one of one index does.
-            axis = next((p.axis for p in (value, part) if p.axis >= 0), root.contiguous_axis() if root.shape else 0)
-            both = _overlap(value, part, _extent(root, axis))
-            if both is None:
-                continue
-            key = part.root, source, processor
-            if source >= 0:
-                needs.setdefault((reader, processor), []).append(key)
-            crossing = crossings.setdefault(key, _Crossing(part.root, axis, *both))
-            crossing.lo, crossing.hi = min(crossing.lo, both[0]), max(crossing.hi, both[1])
-
-    def transfer(kind: str, crossing: _Crossing) -> JsonObject:
-        root = flow.roots[crossing.root]
-        whole = (crossing.lo, crossing.hi) == (0, _extent(root, crossing.axis))
-        part = Value(crossing.root) if whole else Value(crossing.root, crossing.axis, crossing.lo, crossing.hi)
-        return {"do": kind, "view": writer.part_view(part)}
-
-    signal_of: dict[int, int] = {}
-    waited = {"cpu": -1, "gpu": -1}
-    waits: dict[int, list[int]] = {}
-    for reader in range(len(flow.regions) + 1):
-        processor = flow.regions[reader].processor if reader < len(flow.regions) else "cpu"
-        sources = sorted({source for _, source, _ in needs.get((reader, processor), [])})
-        # In-order lists: the latest source stands for all before it.
-        if sources and sources[-1] > waited[processor] and reader < len(flow.regions):
-            waited[processor] = sources[-1]
-            signal_of.setdefault(sources[-1], len(signal_of))
-            waits[reader] = [sources[-1]]
-
-    shown: set[tuple[int, int, str]] = set()
-    for key, crossing in crossings.items():
-        if key[1] < 0 and key[2] == "gpu":
-            writer.lists["gpu"].append(transfer("to_gpu", crossing))
-            shown.add(key)
-    for i, region in enumerate(flow.regions):
-        steps = writer.lists[region.processor]
-        steps.extend({"do": "wait", "event": signal_of[s]} for s in waits.get(i, []))
-        # Only what it reads itself: another part of the same tensor may not be written yet.
-        for key in needs.get((i, "gpu"), []) if region.processor == "gpu" else []:
-            if key not in shown:
-                steps.append(transfer("to_gpu", crossings[key]))
-                shown.add(key)
-        steps.extend(writer.calls(compiled[i], region.processor))
-        if region.processor == "gpu":
-            for value in region.outputs:
-                key = (value.root, i, "cpu")
-                if key in crossings and key not in shown:
-                    steps.append(transfer("to_cpu", crossings[key]))
-                    shown.add(key)
-        if i in signal_of:
-            steps.append({"do": "signal", "event": signal_of[i]})
-    inputs: list[JsonObject] = [{"name": n, "view": writer.part_view(v)} for n, v in flow.inputs]
+    events = writer.write_lists()
+    inputs: list[JsonObject] = [{"name": name, "view": writer.part_view(value)} for name, value in flow.inputs]
     outputs: list[JsonObject] = [
         {"name": f"output{i}", "view": writer.part_view(a.part)} for i, a in enumerate(flow.outputs)
     ]
@@ -270,7 +268,7 @@ def write(flow: Dataflow, kernels: dict[str, Kernels]) -> JsonObject:
         "buffers": writer.buffers,
         "weights": writer.weights,
         "regions": [{"name": r.name, "processor": r.processor} for r in flow.regions],
-        "events": len(signal_of),
+        "events": events,
         "cpu": writer.lists["cpu"],
         "gpu": writer.lists["gpu"],
         "inputs": inputs,
@@ -279,7 +277,7 @@ def write(flow: Dataflow, kernels: dict[str, Kernels]) -> JsonObject:
 
 
 def memory_bytes(program: JsonObject) -> MemoryBytes:
-    """What a program takes where both processors share one memory; where they have two, or map it, it is more."""
+    """A program's memory if both processors share one; with two, or with mapping, it needs more."""
     weights = {weight["buffer"] for weight in program["weights"]}
     blocks: dict[int | str, int] = {}
     for index, buffer in enumerate(program["buffers"]):

@@ -50,7 +50,7 @@ def command(
     model = load(source, shape)
     import msgspec
 
-    from tvm_codl.relay.prepared import prepare
+    from tvm_codl.relay.pipeline import prepare
 
     prepared = prepare(model)
     plan = named_plan(given, prepared) if given else None

@@ -58,7 +58,7 @@ def command(
     from tvm_codl.device.generic import check_platform, generic_profile
     from tvm_codl.kernels.toolchain import toolchain
     from tvm_codl.measure.plan_libraries import build_library
-    from tvm_codl.relay.prepared import prepare
+    from tvm_codl.relay.pipeline import prepare
 
     prepared = prepare(model)
     plan = named_plan(given, prepared) if given else None

@@ -11,13 +11,13 @@ import click
 
 from tvm_codl.cli.device_forward import forward
 from tvm_codl.cli.device_options import adb_server, in_folder, on_phone, proxy_option, tracker_option
-from tvm_codl.cli.options import FILE, json_option
+from tvm_codl.cli.options import FILE, json_option, soc_option
 from tvm_codl.cli.output import print_json, print_table, talk
 from tvm_codl.errors import CheckFailed, DeviceError, UsageError
 
 if TYPE_CHECKING:
     from tvm_codl.device.adb.connection import AdbPhone
-    from tvm_codl.device.adb.server import Serving
+    from tvm_codl.device.adb.server import RunningServer
 
 #: The app's package (rpc_apps/android_rpc).
 PACKAGE = "org.tvmcodl.rpc"
@@ -27,7 +27,7 @@ APK = Path(__file__).parents[2] / "build" / "tvm-codl-rpc.apk"
 
 @click.group()
 def command() -> None:
-    """Look after phones on adb: put the server or the app there, start it, reach it.
+    """Manage phones on adb: push the server or the app, start it, connect to it.
 
     Everything goes through the adb server of this machine (adb start-server).
     """
@@ -47,19 +47,19 @@ def ls(rpc_tracker: str, rpc_proxy: str, rpc_key: tuple[str, ...], as_json: bool
     from rich.text import Text
 
     adb = adb_server()
-    from tvm_codl.device.adb.listing import at_tracker, behind_proxy, on_adb
-    from tvm_codl.device.reference.serve import address
+    from tvm_codl.device.adb.listing import list_adb, list_proxy, list_tracker
+    from tvm_codl.device.reference.serve import parse_address
 
     if rpc_proxy and not rpc_key:
         raise UsageError(
             "which phones behind the proxy?", "it does not list its keys", "add --rpc-key KEY (several times)"
         )
     found, complaints = [], []
-    asked: list[Callable[[], Any]] = [lambda: on_adb(adb)]
+    asked: list[Callable[[], Any]] = [lambda: list_adb(adb)]
     if rpc_tracker:
-        asked.append(lambda: at_tracker(*address(rpc_tracker)))
+        asked.append(lambda: list_tracker(*parse_address(rpc_tracker)))
     if rpc_proxy:
-        asked.append(lambda: behind_proxy(*address(rpc_proxy), rpc_key))
+        asked.append(lambda: list_proxy(*parse_address(rpc_proxy), rpc_key))
     for ask in asked:
         try:
             found += ask()
@@ -97,7 +97,7 @@ def push(
     from tvm_codl.device.adb.push import push as push_files
 
     if server is None:
-        server = _built(platform)
+        server = _build_server(platform)
     files = {SERVER: server, **{path.name: path for path in libraries}}
     if len(files) != 1 + len(libraries):
         raise UsageError("two files of one name", ", ".join(map(str, libraries)), "rename one")
@@ -110,7 +110,7 @@ def push(
     talk(f"next: tvm-codl device start --serial {phone.serial} --tracker HOST:PORT --key KEY")
 
 
-def _built(platform: str) -> Path:
+def _build_server(platform: str) -> Path:
     """The native server for a platform."""
     try:
         from tvm_codl.runtime.server_build import compile_server
@@ -158,10 +158,10 @@ def start(
     phone: AdbPhone, folder: str, key: str, port: int, host: str, tracker: str, proxy: str, wait: float, as_json: bool
 ) -> None:  # fmt: skip
     """Start the server on the phone and wait until it answers."""
-    from tvm_codl.device.adb.server import Serve
+    from tvm_codl.device.adb.server import ServeOptions
     from tvm_codl.device.adb.server import start as start_server
 
-    serving = start_server(phone, Serve(key, port, host, tracker, proxy), folder, wait)
+    serving = start_server(phone, ServeOptions(key, port, host, tracker, proxy), folder, wait)
     if as_json:
         print_json(serving)
     else:
@@ -170,15 +170,15 @@ def start(
     talk(f"next: {next_command(phone, serving)}")
 
 
-def next_command(phone: AdbPhone, serving: Serving) -> str:
-    """What to do with a server that was started."""
-    from tvm_codl.device.adb.forward import leads_here
-    from tvm_codl.device.reference.serve import address, is_loopback
+def next_command(phone: AdbPhone, serving: RunningServer) -> str:
+    """The next command for a server that was started."""
+    from tvm_codl.device.adb.forward import is_forwarded
+    from tvm_codl.device.reference.serve import is_loopback, parse_address
 
     if serving.tracker:
         measure = f"tvm-codl measure MODEL --rpc-tracker {serving.tracker} --rpc-key {serving.key}"
         # A tracker that the phone reaches over USB sends clients to this machine's port of the same number.
-        if serving.port and is_loopback(address(serving.tracker)[0]) and not leads_here(phone, serving.port):
+        if serving.port and is_loopback(parse_address(serving.tracker)[0]) and not is_forwarded(phone, serving.port):
             forward_port = f"tvm-codl device forward --serial {serving.serial} --port {serving.port}"
             return f"{forward_port}   (in another terminal), then {measure}"
         return measure
@@ -210,40 +210,52 @@ def stop(phone: AdbPhone, folder: str, as_json: bool) -> None:
 @proxy_option
 @click.option("--rpc-key", default="", metavar="KEY", help="The key that the phone's server serves there.")
 @click.option("--codl", is_flag=True, help="As one of CoDL's files: four facts of the GPU.")
+@soc_option
 @json_option
 def info(
-    phone: AdbPhone, folder: str, rpc_tracker: str, rpc_proxy: str, rpc_key: str, codl: bool, as_json: bool
+    phone: AdbPhone,
+    folder: str,
+    rpc_tracker: str,
+    rpc_proxy: str,
+    rpc_key: str,
+    codl: bool,
+    soc: Path | None,
+    as_json: bool,
 ) -> None:
     """Print the phone's profile as YAML: cores and clusters, clocks, GPU, limits, memory.
 
-    The shell tells the CPU and the GPU's name; the rest comes from the server on the phone, where one runs.
+    The shell knows the CPU and the GPU's name; the rest comes from the server on the phone, where one runs.
     """
-    from tvm_codl.device.adb.facts import merged, shell_profile, to_yaml
-    from tvm_codl.device.adb.server import about
-    from tvm_codl.device.profile import soc_yaml
+    from tvm_codl.device.adb.facts import merge_profiles, profile_to_yaml, read_shell_profile
+    from tvm_codl.device.adb.server import find_server
+    from tvm_codl.device.soc import Soc, read_soc
 
-    profile = shell_profile(phone)
+    facts = read_soc(soc) if soc else Soc()
+    profile = read_shell_profile(phone)
     with contextlib.ExitStack() as stack:
-        place = _place(phone, about(phone, folder), rpc_tracker, rpc_proxy, rpc_key, stack)
+        place = _place(phone, find_server(phone, folder), rpc_tracker, rpc_proxy, rpc_key, stack)
         if place is not None:
             from tvm_codl.device.connect import connect
 
-            profile = merged(profile, stack.enter_context(connect(place)).profile)
+            profile = merge_profiles(profile, stack.enter_context(connect(place)).profile)
+    profile = profile.with_soc(facts)
     if codl:
-        if not soc_yaml(profile):
+        if profile.soc == Soc():
             raise CheckFailed(
                 "nothing of that is known", "no server told it", f"tvm-codl device start --serial {phone.serial}"
             )
-        click.echo(soc_yaml(profile), nl=False)
+        click.echo(profile.soc.to_yaml(), nl=False)
     elif as_json:
         print_json(profile)
     else:
-        click.echo(to_yaml(profile), nl=False)
+        click.echo(profile_to_yaml(profile), nl=False)
 
 
-def _place(phone: Any, serving: Serving | None, tracker: str, proxy: str, key: str, stack: contextlib.ExitStack) -> Any:
-    """Where the server can be asked; None, and a word on what is missing, where it cannot."""
-    from tvm_codl.device.adb.forward import LOOPBACK, port_of
+def _place(
+    phone: Any, serving: RunningServer | None, tracker: str, proxy: str, key: str, stack: contextlib.ExitStack
+) -> Any:
+    """The server's address; None, after a message on what is missing, where it cannot be asked."""
+    from tvm_codl.device.adb.forward import LOOPBACK, forwarded_port
     from tvm_codl.device.spec import Direct, parse_spec
 
     if tracker or proxy:
@@ -251,7 +263,7 @@ def _place(phone: Any, serving: Serving | None, tracker: str, proxy: str, key: s
     if serving is None:
         talk(f"the shell's facts alone: no server runs (tvm-codl device start --serial {phone.serial} tells the rest)")
     elif serving.port and not serving.tracker:
-        return Direct(LOOPBACK, stack.enter_context(port_of(phone, serving.port)), serving.key)
+        return Direct(LOOPBACK, stack.enter_context(forwarded_port(phone, serving.port)), serving.key)
     else:
         kind, place = ("tracker", serving.tracker) if serving.tracker else ("proxy", serving.proxy)
         talk(f"the shell's facts alone: add --rpc-{kind} {place} --rpc-key {serving.key} for the server's")
@@ -264,10 +276,10 @@ def _place(phone: Any, serving: Serving | None, tracker: str, proxy: str, key: s
 @json_option
 def shell_check(phone: AdbPhone, folder: str, as_json: bool) -> int:
     """Check whether the phone's shell can run the server; exits with 3 if not."""
-    from tvm_codl.device.adb.check import checks
+    from tvm_codl.device.adb.check import run_checks
 
     results = []
-    for one in checks(phone, folder):
+    for one in run_checks(phone, folder):
         results.append(one)
         if not as_json:
             click.echo(f"{'ok  ' if one.ok else 'FAIL' if one.needed else 'note'}  {one.name}: {one.found}")

@@ -37,12 +37,12 @@ def forward(
 
     A tracker's phone needs both: the tracker for the phone, and the phone's port under the same number here.
     """
-    from tvm_codl.device.adb.forward import Forwarding, Mapping, remove_left
+    from tvm_codl.device.adb.forward import Forwarding, Mapping, remove_stale
 
     if remove:
         if tracker or proxy or port:
             raise UsageError("--remove takes down all that was left and excludes the other options")
-        removed, in_use = remove_left(phone)
+        removed, in_use = remove_stale(phone)
         _show(removed, as_json)
         talk(
             f"{len(removed)} taken down"
@@ -65,9 +65,9 @@ def forward(
 
 def _mapping(kind: str, place: str) -> Mapping:
     from tvm_codl.device.adb.forward import Mapping
-    from tvm_codl.device.reference.serve import address
+    from tvm_codl.device.reference.serve import parse_address
 
-    host, port = address(place)
+    host, port = parse_address(place)
     if host not in ("127.0.0.1", "localhost"):
         start, trust = "tvm-codl device start", ""
         if kind == "tracker":  # it sends clients to the phone's own address
@@ -93,22 +93,22 @@ def _keep(up: Forwarding, folder: str) -> None:
     away = False
     while True:
         time.sleep(WATCH_S)
-        mended: list[str] = []
-        there = up.mend(mended.append)
-        for words in mended:
+        restored: list[str] = []
+        there = up.restore(restored.append)
+        for words in restored:
             talk(words)
         back = there and away
         if there == away:
             away = not there
             talk("the phone is away; waiting" if away else "the phone is back")
-        if back or mended:
+        if back or restored:
             _look_for_server(up.phone, folder)
 
 
 def _look_for_server(phone: AdbPhone, folder: str) -> None:
     """Another USB mode ends the phone's adb, and on some phones all that its shell had started."""
-    from tvm_codl.device.adb.server import start_again
+    from tvm_codl.device.adb.server import restart_command
 
     with contextlib.suppress(DeviceError):  # away again: it is looked for when it is back
-        if command := start_again(phone, folder):
+        if command := restart_command(phone, folder):
             talk(f"the server on the phone has ended; next, in another terminal: {command}")

@@ -53,8 +53,8 @@ def in_folder(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def with_folder(*, folder: str, **rest: Any) -> Any:
-        from tvm_codl.device.adb.push import folder_path
+        from tvm_codl.device.adb.push import check_folder
 
-        return command(folder=folder_path(folder), **rest)
+        return command(folder=check_folder(folder), **rest)
 
     return folder_option(with_folder)

@@ -7,81 +7,49 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tvm_codl.cli.options import FILE, chosen_records_options, given_options, json_option
+from tvm_codl.cli.options import FILE, chosen_records_options, json_option
 from tvm_codl.cli.output import print_json, print_table, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
-from tvm_codl.errors import UsageError, UserError
+from tvm_codl.errors import UserError
 
 if TYPE_CHECKING:
-    from tvm_codl.cost.evaluation import Result, Scatter
+    from tvm_codl.cost.evaluation.metrics import Result, Scatter
 
 
 @click.command()
 @chosen_records_options
 @click.option("--model", "model_file", type=FILE, help="Judge this model, on what it was not trained on.")
 @click.option(
-    "--phones",
-    type=click.Path(file_okay=False, exists=True, path_type=Path),
-    help="Evaluate on this folder's measurements of phones (gpu_ops.csv) instead of the records.",
-)
-@click.option("--quick", is_flag=True, help="With --phones: one hold-out and small models.")
-@click.option(
     "--picture", type=OUTPUT_FILE, help="Draw predicted against measured times, and the errors, into this SVG file."
 )
 @json_option
 def command(
-    records: Path | None, model_file: Path | None, phones: Path | None, quick: bool, device: str, build: str,
-    tuning_records: Path | None, picture: Path | None, as_json: bool,
+    records: Path | None, model_file: Path | None, device: str, build: str, tuning_records: Path | None,
+    picture: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Say how well operators' times are predicted, next to CoDL's linear predictor, a roofline and FLOPs.
 
     Operator shapes are held out whole, all their pieces with them, a fifth at a time.
     """
-    _check_usage()
     from tvm_codl.report import evaluation as report
 
-    if phones is not None:
-        from tvm_codl.cost.ensemble import FULL, QUICK
-        from tvm_codl.cost.phone_evaluation import SEEDS, evaluate_phones
-
-        found = evaluate_phones(phones, SEEDS[:1] if quick else SEEDS, settings=QUICK if quick else FULL, log=talk)
-        results, scatter, title = found.results, found.scatter, "phones' GPUs, shapes held out"
-        value: object = found
-    else:
-        results, scatter, title, value = _on_records(records, model_file, device, build, tuning_records)
+    results, scatter, title, value = _evaluate(records, model_file, device, build, tuning_records)
     if as_json:
         print_json(value)
     else:
         print_table(report.table(results, title))
-        if phones is not None:
-            print_table(report.few_table(found.few_shot, "few samples of one phone, with and without the others'"))
     if picture is not None:
         picture.write_text(report.picture(scatter, title), encoding="utf-8")
         talk(f"picture: {picture}")
 
 
-#: What says which records, or which model, and has no say in an evaluation of phones' measurements.
-OF_RECORDS = frozenset(("records", "model_file", "device", "build", "tuning_records"))
-
-
-def _check_usage() -> None:
-    """Raises :class:`UsageError` for options that would have no say."""
-    named = given_options()
-    if "phones" in named and (others := [named[name] for name in sorted(OF_RECORDS & named.keys())]):
-        raise UsageError(
-            f"{', '.join(others)}: not with --phones, which learns from its folder", next="leave out either"
-        )
-    if "quick" in named and "phones" not in named:
-        raise UsageError("--quick is for --phones", next="leave it out, or add --phones FOLDER")
-
-
-def _on_records(
+def _evaluate(
     records: Path | None, model_file: Path | None, device: str, build: str, tuning_records: Path | None
 ) -> tuple[list[Result], list[Scatter], str, object]:
-    from tvm_codl.cost.held_out import hold_out, judge
+    from tvm_codl.cost.evaluation.held_out import hold_out, judge
     from tvm_codl.cost.model import CostModel
     from tvm_codl.cost.training import choose
-    from tvm_codl.kernels.tuned_records import used
+    from tvm_codl.kernels.reuse import load_tunings
     from tvm_codl.paths import default_records
 
     model = CostModel.load(model_file) if model_file is not None else None
@@ -93,6 +61,8 @@ def _on_records(
     if model is not None and model_file is not None:
         found = judge(model, chosen.samples, chosen.device)
         return found.results, found.scatter, f"{model_file.name} on what it was not trained on", found
-    found = hold_out(chosen.samples, chosen.facts, used([tuning_records] if tuning_records else []), chosen.device)
+    found = hold_out(
+        chosen.samples, chosen.facts, load_tunings([tuning_records] if tuning_records else []), chosen.device
+    )
     shapes = ", ".join(f"{n} shapes on the {p}" for p, n in found.shapes.items())
     return found.results, found.scatter, f"shapes held out whole: {shapes}", found

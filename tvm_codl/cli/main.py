@@ -16,18 +16,18 @@ import click
 from tvm_codl.errors import CodlError, UsageError, UserError
 
 COMMANDS = {
-    "doctor": "Check that everything needed is here, and say how to mend what is not.",
-    "serve": "Be a phone: the reference phone's server.",
-    "device": "Look after phones on adb: push, start, forward, info.",
+    "doctor": "Check that everything needed is installed, and say how to fix what is not.",
+    "serve": "Start the reference phone's RPC server.",
+    "device": "Manage phones on adb: push, start, forward, info.",
     "measure": "Measure a model's operators on a phone, where it could change the plan.",
     "tune": "Tune the kernels of a model, or of a plan, on a phone with AutoTVM.",
     "plan": "Measure a phone and plan where each operator of a model runs.",
     "plans": "Compare plans, and check those that were edited.",
     "build": "Build one shared library that runs a model on both processors.",
     "run": "Run a model or a library on a phone.",
-    "train": "Learn from the records what operators cost.",
-    "evaluate": "Say how well operators' times are predicted, next to simpler models.",
-    "records": "List, export, import and merge what was measured.",
+    "train": "Fit the cost model to the records.",
+    "evaluate": "Evaluate predicted operator times beside simpler models.",
+    "records": "List, export, import and merge measurements.",
     "bench": "Compare CPU only, GPU only and co-execution in one interleaved run.",
     "rank": "Rank models by latency: predict all, measure the best few.",
     "demo": "Detect text with PP-OCRv4, then run ResNet-18, on both processors at once.",
@@ -61,7 +61,7 @@ def cli() -> None:
 def main(command: click.Command = cli, name: str = "tvm-codl") -> None:
     """Runs the command line and exits: 0, 1 the user's mistake, 2 usage, 3 the device, 4 a failed check.
 
-    A script of one's own gets the same with ``main(command, "name.py")``.
+    Another script gets the same with ``main(command, "name.py")``.
     """
     os.environ.setdefault("TOPHUB_LOCATION", "NONE")  # or TVM tries a download
     signal.signal(signal.SIGTERM, _terminated)
@@ -69,7 +69,7 @@ def main(command: click.Command = cli, name: str = "tvm-codl") -> None:
 
 
 def run(arguments: list[str], command: click.Command = cli, name: str = "tvm-codl") -> int:
-    """The exit code of a command line; what the user should read has been written to stderr."""
+    """Runs a command line and returns its exit code; messages go to stderr."""
     try:
         code = command.main(arguments, prog_name=name, standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -89,21 +89,21 @@ def run(arguments: list[str], command: click.Command = cli, name: str = "tvm-cod
     except ImportError as error:
         if not (error.name or "").startswith("tvm") or (error.name or "").startswith("tvm_codl"):
             raise
-        return _tell(UserError("a TVM with Relay cannot be imported", str(error), "tvm-codl doctor"))
+        return _report(UserError("a TVM with Relay cannot be imported", str(error), "tvm-codl doctor"))
     except CodlError as error:
-        return _tell(error)
+        return _report(error)
     except OSError as error:
-        # The dynamic linker's words have no number: TVM's wheel does not declare the LLVM that it needs.
+        # The dynamic linker's error has no number: TVM's wheel does not declare the LLVM that it needs.
         if error.errno is None and "shared object" in str(error):
-            return _tell(UserError("a TVM with Relay cannot be imported", str(error), "tvm-codl doctor"))
-        told = _of_a_file(error)
-        if told is None:
+            return _report(UserError("a TVM with Relay cannot be imported", str(error), "tvm-codl doctor"))
+        file_error = _file_error(error)
+        if file_error is None:
             raise
-        return _tell(told)
+        return _report(file_error)
 
 
-def _of_a_file(error: OSError) -> UserError | None:
-    """What to tell of an error that names a file, or of a full disk, which it does not name; None for any other."""
+def _file_error(error: OSError) -> UserError | None:
+    """The user's error for an error that names a file, or for a full disk; None for any other."""
     named = [os.fsdecode(x) for x in (error.filename2, error.filename) if isinstance(x, (str, bytes, os.PathLike))]
     evidence = f"{type(error).__name__}: {error.strerror or error}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -117,11 +117,11 @@ def _of_a_file(error: OSError) -> UserError | None:
     return UserError(f"{named[0]} cannot be used", evidence, f"ls -ld {look} {shlex.quote(named[0])}")
 
 
-def _tell(error: CodlError) -> int:
+def _report(error: CodlError) -> int:
     click.echo(f"error: {error}", err=True)
     return error.exit_code
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:
-    # An exception, unlike the default action, lets the local phone and its folder be taken away.
+    # Raise, so that the local phone ends and its folder is removed.
     sys.exit(128 + number)

@@ -55,7 +55,7 @@ def command(
         )
     model = load(source, shape)
     from tvm_codl.plan.files import dump_plan
-    from tvm_codl.relay.prepared import prepare
+    from tvm_codl.relay.pipeline import prepare
 
     prepared = prepare(model)
     with phone.connect() as session:

@@ -17,8 +17,8 @@ from tvm_codl.errors import UsageError
 if TYPE_CHECKING:
     from tvm_codl.api import Session
     from tvm_codl.device.spec import Spec
-    from tvm_codl.frontend.model import LoadedModel
     from tvm_codl.plan.plan import Plan
+    from tvm_codl.relay.model import LoadedModel
     from tvm_codl.relay.prepared import Prepared
 
 Command = Callable[..., Any]
@@ -34,6 +34,7 @@ records_option = click.option(
 tuning_records_option = click.option(
     "--tuning-records", type=FILE, help="AutoTVM records to build with, beside the shipped ones."
 )
+soc_option = click.option("--soc", type=FILE, help="GPU facts in CoDL's YAML, in place of what the phone reports.")
 
 
 class ShapeType(click.ParamType[Any]):
@@ -71,6 +72,7 @@ class PhoneChoice:
     phones: int
     records: Path
     tuning_records: Path | None
+    soc: Path | None = None
 
     def connect(self) -> AbstractContextManager[Session]:
         from tvm_codl import api
@@ -78,7 +80,7 @@ class PhoneChoice:
 
         return api.connect(
             self.spec, records=self.records, tuning_records=self.tuning_records, log=talk, timeout_s=self.timeout_s,
-            phones=self.phones,
+            phones=self.phones, soc=self.soc,
         )  # fmt: skip
 
 
@@ -94,6 +96,7 @@ def phone_options(command: Command) -> Command:
         rpc_timeout: float,
         rpc_phones: int,
         local: bool,
+        soc: Path | None = None,
         records: Path | None = None,
         tuning_records: Path | None = None,
         **rest: Any,
@@ -107,10 +110,11 @@ def phone_options(command: Command) -> Command:
 
         spec = parse_spec(rpc_tracker, rpc_proxy, rpc_key)
         named = bool(rpc_tracker or rpc_proxy)
-        phone = PhoneChoice(spec, named, rpc_timeout, rpc_phones, records or default_records(), tuning_records)
-        return command(phone=phone, **rest)
+        files = (records or default_records(), tuning_records, soc)
+        return command(phone=PhoneChoice(spec, named, rpc_timeout, rpc_phones, *files), **rest)
 
     for option in (
+        soc_option,
         click.option(
             "--rpc-phones",
             type=click.IntRange(1),
@@ -197,7 +201,7 @@ def load(source: str, shape: tuple[tuple[str, tuple[int, ...]], ...]) -> LoadedM
 def named_plan(name: str, prepared: Prepared) -> Plan:
     """The plan in the file ``name``, or ``cpu-only`` or ``gpu-only``, verified for the network."""
     from tvm_codl.plan.files import load_plan
-    from tvm_codl.plan.reasons import uniform_plan
+    from tvm_codl.plan.plan import uniform_plan
     from tvm_codl.plan.verify import verify_plan
 
     if name in ("cpu-only", "gpu-only"):

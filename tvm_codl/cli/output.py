@@ -15,7 +15,7 @@ _started = time.monotonic()
 
 
 def talk(text: str) -> None:
-    """A line for the person who waits, with the seconds since the start."""
+    """Prints a line of progress to stderr, with the seconds since the start."""
     click.echo(f"[{time.monotonic() - _started:6.1f} s] {text}", err=True)
 
 

@@ -10,10 +10,10 @@ import click
 
 
 class OutputFile(click.Path[Path]):
-    """A file that can be written, asked before the work whose result it is to hold: a usage error where it is a folder,
-    where it must not be written, or where the folder that it is to lie in is not there or must not be written.
+    """A file that can be written, checked before any work: a usage error where it is a folder or not writable, or where its
+    folder is missing or not writable.
 
-    What is there and is no usual file (``/dev/null``, a pipe) needs no folder that can be written.
+    A device or a pipe (``/dev/null``) needs no writable folder.
     """
 
     def __init__(self) -> None:

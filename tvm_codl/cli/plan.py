@@ -79,7 +79,7 @@ def command(
     from tvm_codl.plan.explain.explanation import explanation_text
     from tvm_codl.plan.explain.what_if import parse_asked, what_if, what_if_text
     from tvm_codl.plan.files import dump_plan, plan_json
-    from tvm_codl.relay.prepared import prepare
+    from tvm_codl.relay.pipeline import prepare
 
     wanted = parse_settings(settings)  # before anything is measured: a bad file is an error now
     prepared = prepare(model)
@@ -133,12 +133,12 @@ def _check_usage(given: bool, explained: bool, changed: bool, objective: str, po
 def _explain(plan: Plan, prepared: Prepared, phone: PhoneChoice) -> Explanation:
     """Explains by the records of the plan's phone; without them, by what the plan itself states."""
     from tvm_codl.measure.offline_costs import NoOfflineCosts, load_costs
-    from tvm_codl.plan.explain.explanation import explanation, stated
+    from tvm_codl.plan.explain.explanation import explain, restate
     from tvm_codl.plan.explain.prices import Prices
 
     try:
         costs = load_costs(prepared, phone.records, phone.tuning_records, plan.device, talk)
     except NoOfflineCosts as missing:
         talk(f"only what the plan itself states, without second choices: {missing}")
-        return stated(plan)
-    return explanation(plan, Prices.of(costs.problem, [plan]), costs.model)
+        return restate(plan)
+    return explain(plan, Prices.of(costs.problem, [plan]), costs.model)

@@ -45,7 +45,7 @@ def diff(
     With MODEL (an ONNX file or zoo:NAME) both are checked, and predicted anew by what was kept of A's phone; cpu-only and
     gpu-only are plans too then.
     """
-    from tvm_codl.plan.explain.difference import difference, difference_text
+    from tvm_codl.plan.explain.difference import compare, difference_text
     from tvm_codl.plan.files import load_plan
 
     prices = None
@@ -54,7 +54,7 @@ def diff(
     else:
         from tvm_codl.measure.offline_costs import NoOfflineCosts, load_costs
         from tvm_codl.plan.explain.prices import Prices
-        from tvm_codl.relay.prepared import prepare
+        from tvm_codl.relay.pipeline import prepare
 
         prepared = prepare(load(source, shape))
         a, b = named_plan(first, prepared), named_plan(second, prepared)
@@ -65,7 +65,7 @@ def diff(
             )
         except NoOfflineCosts as missing:
             talk(f"times as the plans state them: {missing}")
-    found = difference(a, b, prices)
+    found = compare(a, b, prices)
     if as_json:
         print_json(found)
     else:
@@ -87,7 +87,7 @@ def verify(source: str, shape: Any, plan: Path, records: Path | None, as_json: b
     from tvm_codl.device.generic import generic_profile
     from tvm_codl.measure.choices import check_settings
     from tvm_codl.measure.offline_costs import load_profile
-    from tvm_codl.relay.prepared import prepare
+    from tvm_codl.relay.pipeline import prepare
 
     prepared = prepare(load(source, shape))
     found = named_plan(str(plan), prepared)

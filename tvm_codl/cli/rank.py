@@ -43,7 +43,7 @@ def command(
     twice = sorted({source for source in sources if sources.count(source) > 1})
     if twice:
         raise UsageError(f"{twice[0]} is named twice")
-    from tvm_codl.relay.prepared import prepare
+    from tvm_codl.relay.pipeline import prepare
     from tvm_codl.report.ranking import agreement_words, ranking_table
 
     networks = {}

@@ -48,11 +48,11 @@ def ls(records: Path | None, as_json: bool, **chosen: Any) -> None:
     """Show how many records there are, by device, processor and kind."""
     from rich.table import Table
 
-    from tvm_codl.records.exchange import opened
+    from tvm_codl.records.exchange import open_store
     from tvm_codl.records.selection import Selection, groups
 
     path = records or default_records()
-    with opened(path) as store:
+    with open_store(path) as store:
         found = groups(store, Selection(**chosen))
     if as_json:
         print_json({"records": str(path), "groups": found})
@@ -76,10 +76,10 @@ def ls(records: Path | None, as_json: bool, **chosen: Any) -> None:
 @click.option("-o", "--output", type=OUTPUT_FILE, help="Write to this file, not to stdout.")
 def export(records: Path | None, format: Any, output: Path | None, **chosen: Any) -> None:
     """Write records as lines that AutoTVM reads, or as CSV (pieces of operators alone)."""
-    from tvm_codl.records.exchange import export_file, opened
+    from tvm_codl.records.exchange import export_file, open_store
     from tvm_codl.records.selection import Selection
 
-    with opened(records or default_records()) as store:
+    with open_store(records or default_records()) as store:
         amount = export_file(store, output, format, Selection(**chosen))
     talk(f"{_words(amount)} written" + (f": {output}" if output else ""))
 

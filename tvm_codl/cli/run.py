@@ -58,7 +58,7 @@ def command(
     model = None if library else load(source, shape)
     given_inputs = _read(inputs) if inputs else None
     from tvm_codl.measure.choices import check_settings
-    from tvm_codl.relay.prepared import prepare
+    from tvm_codl.relay.pipeline import prepare
 
     prepared = prepare(model) if model else None
     plan = named_plan(given, prepared) if given and prepared else None

@@ -20,18 +20,18 @@ UNSAFE = (
 @click.option("--proxy", default="", metavar="HOST:PORT", help="A proxy to serve through, instead of a port.")
 @click.option("--key", default="codl", show_default=True, help="The key that clients ask for.")
 def command(host: str, port: int, port_end: int, tracker: str, proxy: str, key: str) -> None:
-    """Be a phone: CPU and OpenCL, each on its own half of this machine's cores, until interrupted.
+    """Start the reference phone's RPC server: CPU and OpenCL, each on half of this machine's cores, until interrupted.
 
     One line of JSON on stdout says where it listens; sessions are logged to stderr.
     """
-    from tvm_codl.device.reference.serve import address, hides_from, serve
+    from tvm_codl.device.reference.serve import is_hidden, parse_address, serve
 
     if tracker and proxy:
         raise UsageError("--tracker and --proxy exclude each other")
     for place in (tracker, proxy):
         if place:
-            address(place)
-    if hides_from(tracker, host):
+            parse_address(place)
+    if is_hidden(host, tracker):
         talk(
             f"the tracker {tracker} sends clients to this machine's own address: they will not reach {host} (see --host)"
         )

@@ -30,19 +30,19 @@ def command(
     The model file is JSON and says what it was learned from and how well it predicts shapes that were held out.
     """
     from tvm_codl.cost.training import choose, train
-    from tvm_codl.kernels.tuned_records import used
+    from tvm_codl.kernels.reuse import load_tunings
     from tvm_codl.paths import default_records
 
     operators = None
     if models:
         from tvm_codl.records.workload import Workload
-        from tvm_codl.relay.prepared import prepare
+        from tvm_codl.relay.pipeline import prepare
 
         graphs = [prepare(load(source, shape)).graph for source in models]
         operators = {Workload.of(operator, graph).key for graph in graphs for operator in graph.operators}
     path = records or default_records()
     chosen = choose(path, device, build, operators, talk)
-    model = train(chosen, path, used([tuning_records] if tuning_records else []), not no_check, talk)
+    model = train(chosen, path, load_tunings([tuning_records] if tuning_records else []), not no_check, talk)
     model.save(output)
     talk(f"model: {output}")
     if as_json:

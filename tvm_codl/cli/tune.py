@@ -54,7 +54,7 @@ def command(
     if phone.phones > 1:
         raise UsageError("kernels are tuned on one phone", "--rpc-phones is for measuring", "leave out --rpc-phones")
     model = load(source, shape)
-    from tvm_codl.relay.prepared import prepare
+    from tvm_codl.relay.pipeline import prepare
     from tvm_codl.report.kernels import tuned_table
 
     prepared = prepare(model)

@@ -1,10 +1,8 @@
 """Contention: how much slower each processor becomes while the other works.
 
-Two processors of a phone share its memory, and what both move in a millisecond is no more than the memory's bandwidth:
-the roofline of several processors of Gables (Hill and Reddi, "Gables: A Roofline Model for Mobile SoCs", HPCA 2019).  A
-piece of an operator that moves ``a`` bytes per ms by itself, beside one that moves ``b``, takes ``(a + b) / bandwidth``
-times as long, if that is more than once.  What stays in caches is no such traffic.  Whatever else they share (power, a
-cache) slows each of them down by a share of its own.
+Both share the memory's bandwidth, as in Gables (Hill and Reddi, "Gables: A Roofline Model for Mobile SoCs", HPCA 2019):
+pieces that alone move ``a`` and ``b`` bytes per ms take ``max((a + b) / bandwidth, 1)`` times as long together.  Traffic
+within caches does not count.  Everything else that they share (power, a cache) is a constant factor for each.
 """
 
 from __future__ import annotations
@@ -26,8 +24,7 @@ Numbers = NDArray[np.float64]
 class Beside(msgspec.Struct, frozen=True):
     """One measurement: a kernel of ``processor`` took ``busy_ms`` beside another one of the other processor.
 
-    ``bytes`` and ``alone_ms`` are its own, ``other_bytes`` and ``other_alone_ms`` the other's: bytes are what a kernel
-    must read and write once, not what its caches then fetch.
+    Bytes are what a kernel must read and write once, not its cache traffic.
     """
 
     processor: Processor
@@ -43,8 +40,8 @@ class Beside(msgspec.Struct, frozen=True):
 
 
 class Side(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One processor: ``always``, the share by which it is slowed down by any work of the other one, and ``cache``, the
-    bytes up to which an operator finds what was there before in its caches."""
+    """One processor: ``always``, its relative slow-down beside any work of the other one, and ``cache``, the bytes that
+    its caches hold."""
 
     always: float = 0.0
     cache: float = 0.0
@@ -54,18 +51,14 @@ class Side(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("a slow-down's terms are finite and >= 0")
 
     def beyond(self, bytes: ArrayLike) -> Numbers:
-        """What the memory moves for tensors of so many bytes: nothing, or all of it, since what is read from end to end
-        again and again, and is larger than a cache, is never there when it is asked for."""
+        """DRAM traffic: 0 if the tensors fit in cache, else all bytes."""
         size = np.asarray(bytes, dtype=float)
         result: Numbers = np.where(size > self.cache, size, 0.0)
         return result
 
 
 class Contention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Slow-down of both processors; the default knows of none.
-
-    ``bandwidth``: the bytes per ms that the memory gives both together; 0 where no limit was seen.
-    """
+    """Slow-down of both processors; none by default.  ``bandwidth``: the memory's bytes per ms; 0 if no limit was seen."""
 
     cpu: Side = Side()
     gpu: Side = Side()
@@ -77,11 +70,10 @@ class Contention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def fit(cls, samples: Sequence[Beside]) -> Contention:
-        """Medians of what was measured: of slow-downs beside work that leaves the memory alone, and of what both move where
-        neither's cache holds what it reads.  Of sizes of the cache, that which misses the logarithms least.
+        """``always`` is the median slow-down beside work without traffic, ``bandwidth`` the median of both processors'
+        traffic.  The cache size is the one with the smallest sum of absolute log-errors.
 
-        Each term is at least 0 (a processor is not helped by the other's work), and both have at least the bandwidth that
-        either has alone.  A processor without samples is taken not to slow down.
+        Slow-downs are at least 0 (0 without samples), the bandwidth at least what either processor reaches alone.
         """
         sizes = sorted({s.bytes for s in samples} | {s.other_bytes for s in samples})
         caches = [0.0, *(math.sqrt(below * above) for below, above in itertools.pairwise(sizes))]
@@ -89,8 +81,7 @@ class Contention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return min(options, key=lambda option: option[1])[0]
 
     def factors(self, cpu_traffic: float, gpu_traffic: float) -> tuple[float, float]:
-        """Factors (>= 1) of the CPU's and the GPU's times while pieces that move so many bytes per ms beyond their
-        caches run together."""
+        """Factors (>= 1) of the CPU's and the GPU's times at that DRAM traffic, in bytes per ms."""
         crowd = max((cpu_traffic + gpu_traffic) / self.bandwidth, 1.0) if self.bandwidth else 1.0
         return (1 + self.cpu.always) * crowd, (1 + self.gpu.always) * crowd
 
@@ -103,9 +94,9 @@ class Contention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def together(
         self, cpu_ms: ArrayLike, gpu_ms: ArrayLike, cpu_bytes: ArrayLike, gpu_bytes: ArrayLike
     ) -> tuple[Numbers, Numbers]:
-        """When each of two pieces that start at once ends, in ms; a piece of time 0 is none.  Bytes are those beyond caches.
+        """When two pieces end that start together, in ms; bytes are DRAM traffic.
 
-        Both are slowed until the first one ends; the other goes on alone at its own speed.  Infinite times stay so.
+        Both are slow until the first one ends.  A piece of time 0 is none; infinite times stay infinite.
         """
         cpu, gpu = np.broadcast_arrays(np.asarray(cpu_ms, dtype=float), np.asarray(gpu_ms, dtype=float))
         both = np.isfinite(cpu) & np.isfinite(gpu) & (cpu > 0) & (gpu > 0)
@@ -117,14 +108,13 @@ class Contention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return np.where(both, end_c, cpu), np.where(both, end_g, gpu)
 
     def scaled(self, factor: float) -> Contention:
-        """With ``factor`` times as much of it; 0 for none."""
+        """Contention times ``factor``; 0 for none."""
         cpu, gpu = (Side(side.always * factor, side.cache) for side in (self.cpu, self.gpu))
         return Contention(cpu, gpu, self.bandwidth / factor if factor else 0.0)
 
 
 def usual_contention(found: Sequence[Contention]) -> Contention:
-    """Of several that were measured the one whose slow-down of two streams is the middle one (of an even count the
-    smaller), with the median of what is slowed always."""
+    """The measurement of median (lower median) slow-down by bandwidth, with the lower median of each ``always``."""
     middle = sorted(found, key=lambda one: 1 / one.bandwidth if one.bandwidth else 0.0)[(len(found) - 1) // 2]
     cpu, gpu = (
         Side(statistics.median_low(one.always for one in sides), side.cache)
@@ -137,7 +127,7 @@ def usual_contention(found: Sequence[Contention]) -> Contention:
 
 
 def _fitted(samples: Sequence[Beside], cache: float) -> tuple[Contention, float]:
-    """The best law for caches of that size, and what it misses."""
+    """The best fit for caches of that size, and its sum of absolute log-errors."""
     if not samples:
         return Contention(), 0.0
     sizer = Side(cache=cache)
@@ -150,7 +140,7 @@ def _fitted(samples: Sequence[Beside], cache: float) -> tuple[Contention, float]
     slowed = 1 + np.where(on_cpu, *always)
     limit = 0.0
     if streams.any():
-        # What both moved together while each was slowed by the other.
+        # Traffic of both while each slows the other.
         limit = max(float(np.median((both * slowed / ratio)[streams])), float(own.max()))
     crowd = np.maximum(both / limit, 1.0) if limit else np.ones_like(both)
     missed = float(np.abs(np.log(ratio / (slowed * crowd))).sum())

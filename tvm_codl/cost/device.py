@@ -19,7 +19,7 @@ _HALF = re.compile(r"haswell|broadwell|skylake|znver[1-3]|alderlake|raptorlake|x
 
 
 class DeviceFacts(msgspec.Struct, frozen=True):
-    """Zero for what is not known.  ``cpu_lanes``, ``gpu_lanes``: float32 in one vector of a kernel; ``gpu_threads``:
+    """Zero if unknown.  ``cpu_lanes``, ``gpu_lanes``: float32 in one vector of a kernel; ``gpu_threads``:
     work-items of a group, 1 where a CPU plays the GPU.  Clocks in MHz, caches and memory in bytes."""
 
     cpu_lanes: int = 16
@@ -39,7 +39,7 @@ class DeviceFacts(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, profile: Mapping[str, Any]) -> DeviceFacts:
-        """From the fields of a :class:`~tvm_codl.device.profile.DeviceProfile`; those that it has not stay unknown."""
+        """From the fields of a :class:`~tvm_codl.device.profile.DeviceProfile`; missing ones stay unknown."""
         mcpu = re.search(r"-mcpu=(\S+)", str(profile.get("cpu_target") or ""))
         name = mcpu.group(1) if mcpu else ""
         lanes = 16 if _WIDE.search(name) else 8 if _HALF.search(name) else 4

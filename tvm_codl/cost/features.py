@@ -1,8 +1,7 @@
 """Features: a workload, the schedule that will run it and the device as a row of numbers that a regression can use.
 
-Sizes and work are logarithms, so that a tree's threshold is a ratio.  Latency has steps where a tile, a vector or a cache
-fills up; so the row holds the tile that was chosen for exactly this piece, how full the last one is, and which part of
-the prior's time each kind of work is.
+Sizes and work are logarithms, so that a tree's threshold is a ratio.  Latency has steps where a tile, a vector or a
+cache fills up: the row holds the tile chosen for this piece and how full the last one is.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from tvm_codl.cost.device import COLUMNS, DeviceFacts
-from tvm_codl.cost.prior import terms_matrix
 from tvm_codl.cost.schedules import NONE, Scheduler, Schedules
 from tvm_codl.cost.table import Rows, Table, table
 from tvm_codl.cost.work import TERMS, lines_in_a_set, work
-from tvm_codl.kernels.tuned_records import Tunings
+from tvm_codl.kernels.reuse import Tunings
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
 
@@ -31,7 +30,7 @@ _SIZES = ("batch", "out_h", "out_w", "out_c", "in_h", "in_w", "in_c", "kernel_h"
 _CUT = ("lanes", "columns", "blocks", "unroll", "rows", "depth", "channels")
 _NEAR, _FAR = 32 * 1024.0, 1024 * 1024.0
 
-#: One column of :func:`rows` each.
+#: The columns of ``Described.rows``.
 NAMES: tuple[str, ...] = (
     *(f"log_{name}" for name in TERMS[2:]),
     *(f"log_{name}" for name in _SIZES),
@@ -43,24 +42,34 @@ NAMES: tuple[str, ...] = (
     *COLUMNS,
 )
 
+#: The prior's first guess: milliseconds for a start, for 1,000 cycles, for a kilobyte, on a core of a few GHz.
+# fmt: off
+START = {
+    "one": 2e-3, "launches": 2e-3, "mac": 5e-4, "mac_8": 5e-4, "mac_4": 3e-4, "mac_2": 3e-4, "mac_1": 4e-4, "mac_lone": 8e-4,
+    "tiles": 1e-4, "items": 1e-4, "pack": 1e-4, "weights": 2e-5, "extra": 5e-5, "data": 1e-5, "data_l2": 1e-5,
+    "data_l3": 2e-5, "pad": 3e-5, "pad_l2": 2e-5, "pad_l3": 5e-5, "out": 3e-5, "out_l2": 2e-5, "out_l3": 5e-5,
+    "slice": 5e-5, "slice_l2": 2e-5, "slice_l3": 5e-5, "relayout": 1e-4, "relayout_scalar": 5e-5, "relayout_near": 5e-5, "relayout_far": 5e-5,
+    "relayout_l3": 1e-4, "weights_near": 1e-6, "weights_far": 5e-6, "data_near": 1e-6, "data_far": 5e-6,
+    "conflict": 5e-4, "fetch": 1e-6, "inline": 1e-4, "exp": 1e-3, "flops": 4e-4, "scalar": 1e-4,
+}
+# fmt: on
+
 
 class Described(msgspec.Struct, frozen=True):
-    """Everything that a model looks at: ``rows`` (rows, len(NAMES)), ``work`` (rows, len(TERMS)), and which is which."""
+    """What a model learns from, an entry or row for each kernel.
 
-    table: Table
-    schedules: Schedules
-    work: Rows
+    ``work`` (rows, terms) is for the prior, ``start`` (terms,) its first guess of each term's cost in ms; ``rows``
+    (rows, columns) are for the trees.  ``kinds`` are classes of operators; ``tiled``: the kernel has a register tile.
+    """
+
     rows: Rows
+    work: Rows
+    start: Rows
+    kinds: NDArray[np.str_]
+    tiled: NDArray[np.bool_]
 
-    @property
-    def kinds(self) -> list[str]:
-        found: list[str] = self.table.kinds.tolist()
-        return found
-
-    @property
-    def tiled(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        result: np.ndarray[tuple[int], np.dtype[np.bool_]] = self.schedules.task != NONE
-        return result
+    def __getitem__(self, at: NDArray[np.intp]) -> Described:
+        return Described(self.rows[at], self.work[at], self.start, self.kinds[at], self.tiled[at])
 
 
 class Describer:
@@ -70,32 +79,25 @@ class Describer:
         self.device = device
         self._scheduler = Scheduler(tunings, processor, device.lanes(processor), device.threads(processor))
 
-    def __call__(self, workloads: Sequence[Workload] | Table) -> Described:
-        given = workloads if isinstance(workloads, Table) else table(workloads)
+    def __call__(self, workloads: Sequence[Workload]) -> Described:
+        given = table(workloads)
         schedules = self._scheduler.schedules(given)
-        done = terms_matrix(work(given, schedules), TERMS)
-        return Described(given, schedules, done, _rows(given, schedules, done, self.device))
+        terms = work(given, schedules)
+        done = np.stack([terms[name] for name in TERMS], axis=1)
+        rows = _rows(given, schedules, done, self.device)
+        return Described(rows, done, np.array([START[name] for name in TERMS]), given.kinds, schedules.task != NONE)
+
+    def schedules(self, workloads: Sequence[Workload]) -> Schedules:
+        return self._scheduler.schedules(table(workloads))
 
 
 def joined(parts: Sequence[Described]) -> Described:
     """Several as one, in their order."""
-    if len(parts) == 1:
-        return parts[0]
 
-    def all_of(owners: Sequence[object], kind: type[Table] | type[Schedules]) -> dict[str, Any]:
-        return {n: np.concatenate([getattr(o, n) for o in owners]) for n in kind.__struct_fields__}
+    def all_of(name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(part, name) for part in parts])
 
-    return Described(
-        Table(**all_of([p.table for p in parts], Table)),
-        Schedules(**all_of([p.schedules for p in parts], Schedules)),
-        np.concatenate([p.work for p in parts]),
-        np.concatenate([p.rows for p in parts]),
-    )
-
-
-def features(workloads: Sequence[Workload], processor: Processor = "cpu", tunings: Tunings | None = None) -> Rows:
-    """Shape (workloads, len(NAMES)), float64, without NaN or infinity, for a device of which nothing is known."""
-    return Describer(tunings or Tunings(), processor, DeviceFacts())(workloads).rows
+    return Described(all_of("rows"), all_of("work"), parts[0].start, all_of("kinds"), all_of("tiled"))
 
 
 def _rows(given: Table, s: Schedules, done: Rows, device: DeviceFacts) -> Rows:

@@ -1,31 +1,32 @@
-"""Learned: log-time of any workload on one processor, from scratch: the prior, and trees on what it leaves.
+"""Learned: log-time of any workload on one processor: the prior, and boosted trees on its residual.
 
-How sure it is comes from samples whose shapes were left out while learning: their errors give the deviation, larger where
-a second, shallow model saw larger ones.
+The uncertainty is calibrated on samples whose shapes were held out: their errors give the deviation, larger where a
+second, shallow model saw larger ones.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from statistics import NormalDist
 from typing import Any
 
 import msgspec
 import numpy as np
 import xgboost as xgb
 
-from tvm_codl.cost.evaluation import deviations, folds
 from tvm_codl.cost.features import Described
+from tvm_codl.cost.folds import folds
 from tvm_codl.cost.prior import Prior, total
 from tvm_codl.cost.table import Rows
 
-#: Fewer samples, or fewer shapes, than these and the prior stands alone.
+#: With fewer samples, or fewer shapes, the prior stands alone.
 _FEWEST, _FEWEST_SHAPES = 24, 4
 _FOLDS = 4
-#: The deviation of log-time that a perfect measurement is still missed by, about: what its own adds to.
+#: Deviation of log-time that the model misses even a perfect measurement by; adds to the measurement's own.
 _MISSED = 0.04
 _TREES: dict[str, Any] = {
-    # Some measurements were disturbed: an error counts in proportion beyond a few per cent.
+    # Some measurements were disturbed: beyond a few per cent, an error counts linearly.
     "objective": "reg:pseudohubererror",
     "huber_slope": 0.07,
     "max_depth": 4,
@@ -47,11 +48,11 @@ _SPREAD: dict[str, Any] = {
     "min_child_weight": 20,
 }
 _SPREAD_ROUNDS = 30
-#: The deviation of a prediction that nothing was learned about.
+#: Deviation of a prediction from no samples.
 UNKNOWN_SIGMA = 0.5
 _LEAST = 0.01
-#: The share of errors that the deviations are set to hold: the tails, which are wider than a normal distribution's.
-_HOLDS = 0.9
+#: The share of errors that the deviations are set to cover: the tails are wider than a normal distribution's.
+_COVERED = 0.9
 
 
 class Learned(msgspec.Struct, frozen=True):
@@ -64,25 +65,17 @@ class Learned(msgspec.Struct, frozen=True):
 
     def log_ms(self, described: Described) -> Rows:
         """Shape (rows,)."""
-        parts = self.prior.parts(described.work, described.kinds, described.tiled)
-        times = total(parts)
-        result: Rows = np.log(times)
-        if self.trees is not None and len(result):
-            result = result + _ask(self.trees, _columns(described, parts, times))
-        return result
+        return self._predict(described)[0]
 
-    def both(self, described: Described) -> tuple[Rows, Rows]:
+    def estimate(self, described: Described) -> tuple[Rows, Rows]:
         """(log_ms, sigma), each of shape (rows,)."""
-        parts = self.prior.parts(described.work, described.kinds, described.tiled)
-        times = total(parts)
-        columns = _columns(described, parts, times)
-        log_ms: Rows = np.log(times)
-        if self.trees is not None and len(log_ms):
-            log_ms = log_ms + _ask(self.trees, columns)
-        sigma = np.full(len(log_ms), self.factor)
-        if self.spread is not None and len(log_ms):
-            sigma = self.factor * np.exp(_ask(self.spread, columns))
-        return log_ms, sigma
+        log_ms, columns = self._predict(described)
+        return log_ms, self.factor * np.exp(_ask(self.spread, columns))
+
+    def _predict(self, described: Described) -> tuple[Rows, Rows]:
+        """(log_ms, the trees' columns)."""
+        log_ms, columns = _prior_and_columns(self.prior, described)
+        return log_ms + _ask(self.trees, columns), columns
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -102,51 +95,50 @@ class Learned(msgspec.Struct, frozen=True):
 def learn(
     described: Described, log_ms: Rows, shapes: Sequence[Hashable], own_sigma: Rows | None = None
 ) -> tuple[Learned, Rows]:
-    """What samples teach, and of each sample the error ``log_ms - predicted`` with its shape left out of the learning.
+    """The model, and each sample's error ``log_ms - predicted`` with its shape held out.
 
-    ``own_sigma`` is the deviation of each measurement itself: what repeats badly teaches the trees less.
+    ``own_sigma`` is the deviation of each measurement: noisy ones weigh less in the trees.
     """
     noise = np.zeros(len(log_ms)) if own_sigma is None else own_sigma
     weight = 1.0 / (_MISSED**2 + noise**2)
-    places, names = np.arange(len(log_ms)), [repr(shape) for shape in shapes]
-    if len(log_ms) < _FEWEST or len(set(names)) < _FEWEST_SHAPES:
-        prior = _prior(described, log_ms, places)
-        error = log_ms - np.log(total(prior.parts(described.work, described.kinds, described.tiled)))
+    prior = Prior.fit(described, np.exp(log_ms))
+    prior_log_ms, columns = _prior_and_columns(prior, described)
+    if len(log_ms) < _FEWEST or len({repr(shape) for shape in shapes}) < _FEWEST_SHAPES:
+        error = log_ms - prior_log_ms
         spread = math.sqrt(float(np.mean(error**2))) if len(error) else 0.0
         return Learned(prior, None, None, max(spread, UNKNOWN_SIGMA / math.sqrt(1.0 + len(error)), _LEAST)), error
     error = np.zeros(len(log_ms))
-    for training, test in folds(names, _FOLDS):
-        prior = _prior(described, log_ms, training)
-        parts = prior.parts(described.work, described.kinds, described.tiled)
-        times = total(parts)
-        columns = _columns(described, parts, times)
-        left = log_ms - np.log(times)
-        trees = _grow(_TREES, columns[training], left[training], _ROUNDS, weight[training])
-        error[test] = left[test] - _ask(trees, columns[test])
-    prior = _prior(described, log_ms, places)
-    parts = prior.parts(described.work, described.kinds, described.tiled)
-    times = total(parts)
-    columns = _columns(described, parts, times)
-    trees = _grow(_TREES, columns, log_ms - np.log(times), _ROUNDS, weight)
+    for training, test in folds(shapes, _FOLDS):
+        part = Prior.fit(described[training], np.exp(log_ms[training]))
+        part_log_ms, part_columns = _prior_and_columns(part, described)
+        residual = log_ms - part_log_ms
+        trees = _grow(_TREES, part_columns[training], residual[training], _ROUNDS, weight[training])
+        error[test] = residual[test] - _ask(trees, part_columns[test])
+    trees = _grow(_TREES, columns, log_ms - prior_log_ms, _ROUNDS, weight)
     size = np.log(np.clip(np.abs(error), 0.003, 1.0))
-    middle = float(size.mean())
-    spread_trees = _grow(_SPREAD, columns, size - middle, _SPREAD_ROUNDS)
-    shape = np.exp(_ask(spread_trees, columns))
-    factor = float(np.quantile(np.abs(error) / shape, _HOLDS)) / deviations(_HOLDS)
+    spread_trees = _grow(_SPREAD, columns, size - float(size.mean()), _SPREAD_ROUNDS)
+    scale = np.exp(_ask(spread_trees, columns))
+    factor = float(np.quantile(np.abs(error) / scale, _COVERED)) / deviations(_COVERED)
     return Learned(prior, trees, spread_trees, max(factor, _LEAST)), error
 
 
-def _prior(described: Described, log_ms: Rows, chosen: np.ndarray[Any, Any]) -> Prior:
-    kinds = [described.kinds[i] for i in chosen.tolist()]
-    return Prior.fit(described.work[chosen], kinds, described.tiled[chosen], np.exp(log_ms[chosen]))
+def deviations(share: float) -> float:
+    """Half the width, in deviations, of a normal distribution's central interval that holds ``share`` of it."""
+    return NormalDist().inv_cdf((1.0 + share) / 2.0)
 
 
-def _columns(described: Described, parts: Rows, times: Rows) -> Rows:
-    """The features, the prior's time, and which part of it each kind of work is."""
-    return np.column_stack([described.rows, np.log(times), parts / times[:, None]])
+def _prior_and_columns(prior: Prior, described: Described) -> tuple[Rows, Rows]:
+    """(log_ms of the prior, the trees' columns: features, that log_ms, and each term's share of the time)."""
+    parts = prior.parts(described)
+    times = total(parts)
+    log_ms: Rows = np.log(times)
+    return log_ms, np.column_stack([described.rows, log_ms, parts / times[:, None]])
 
 
-def _ask(booster: xgb.Booster, columns: Rows) -> Rows:
+def _ask(booster: xgb.Booster | None, columns: Rows) -> Rows:
+    """0 where there is no booster."""
+    if booster is None or not len(columns):
+        return np.zeros(len(columns))
     answer: Rows = booster.inplace_predict(np.ascontiguousarray(columns, dtype=np.float32)).astype(np.float64)
     return answer
 
@@ -154,7 +146,7 @@ def _ask(booster: xgb.Booster, columns: Rows) -> Rows:
 def _grow(
     settings: Mapping[str, Any], columns: Rows, target: Rows, rounds: int, weight: Rows | None = None
 ) -> xgb.Booster:
-    """``weight`` counts in proportion to its mean."""
+    """``weight`` is relative to its mean."""
     share = None if weight is None else weight / weight.mean()
     data = xgb.DMatrix(columns.astype(np.float32), label=target, weight=share, nthread=1)
     return xgb.train({**settings, "seed": 0}, data, num_boost_round=rounds)

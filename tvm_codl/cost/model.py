@@ -1,11 +1,8 @@
 """CostModel: milliseconds of any piece of any operator on each processor of a device, and how sure that is.
 
-A prediction takes the nearest thing that was measured and learns only the rest:
-
-1. A workload that was measured costs what was measured.
-2. Any other costs what is learned from all samples (:mod:`.learned`): a sum over what the kernel that will run does, and
-   gradient-boosted trees (xgboost) on what that leaves of log-time.
-3. Where other cuts of the same operator were measured, the curve is moved to go through them (:mod:`.anchors`).
+1. A measured workload costs its measured time.
+2. Others are predicted by :mod:`.learned`: a sum over the kernel's work, and boosted trees (xgboost) on the residual.
+3. The curve of an operator's cuts is moved through the measured ones (:mod:`.calibration`).
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ import numpy as np
 import xgboost as xgb
 from numpy.typing import NDArray
 
-from tvm_codl.cost.anchors import Anchors, Curve, Place, Trust, anchors
+from tvm_codl.cost.calibration import Calibration, Curve, Place, Trust, calibrate
 from tvm_codl.cost.device import DeviceFacts
 from tvm_codl.cost.features import NAMES, Describer, joined
 from tvm_codl.cost.learned import Learned, learn
@@ -29,7 +26,7 @@ from tvm_codl.cost.schedules import CONVOLUTION, NONE, PRODUCT, STRIPS
 from tvm_codl.cost.table import Rows
 from tvm_codl.cost.work import TERMS
 from tvm_codl.errors import UserError
-from tvm_codl.kernels.tuned_records import Tunings, shipped
+from tvm_codl.kernels.reuse import Tunings, shipped
 from tvm_codl.records.pieces import Pieces
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
@@ -41,18 +38,17 @@ PROCESSORS: tuple[Processor, Processor] = ("cpu", "gpu")
 
 
 class _Processor(msgspec.Struct):
-    """What is known of one processor: measurements as they are (ms, sigma), and what was learned from them; nothing is
-    where all that was tried failed."""
+    """One processor's measurements (ms, sigma) and the model learned from them; None if every measurement failed."""
 
     measured: dict[str, tuple[float, float]]
     learned: Learned | None
-    anchors: Anchors
+    calibration: Calibration
 
 
 class CostModel:
     """Make one with :meth:`fit` or :meth:`load`; ``provenance`` says what it was learned from.
 
-    ``device`` is the phone whose measurements it holds and that it predicts unless told otherwise.
+    ``device`` is the phone whose measurements it holds, and that it predicts by default.
     """
 
     def __init__(
@@ -75,16 +71,15 @@ class CostModel:
         device: DeviceFacts | None = None,
         tunings: Tunings | None = None,
     ) -> CostModel:
-        """Learn from samples of one device or several; ``device`` is the one to predict (default: the last sample's).
+        """Learn from samples of one or several devices; ``device`` is the one to predict (default: the last sample's).
 
-        ``tunings`` are the tuned kernels that the builds used, by default those that ship with the package.
+        ``tunings``: the tuned kernels that the builds used (default: those shipped).
         Raises :class:`UserError` if no sample has a finite time.
         """
         if not any(math.isfinite(sample.ms) for sample in samples):
             raise UserError("no measurement to learn costs from", f"{len(samples)} samples, all failed")
         home = device or samples[-1].device
-        known = shipped() if tunings is None else tunings
-        model = cls({}, {}, home, known)
+        model = cls({}, {}, home, shipped() if tunings is None else tunings)
         counts: dict[str, int] = {}
         for processor in PROCESSORS:
             own = {(s.workload.key, s.device): s for s in samples if s.processor == processor}
@@ -99,7 +94,7 @@ class CostModel:
         measured = {s.workload.key: (s.ms, s.sigma) for s in samples if s.device == self.device}
         finite = [s for s in samples if 0 < s.ms < math.inf]
         if not finite:
-            return _Processor(measured, None, Anchors({}, {}, Trust()))
+            return _Processor(measured, None, Calibration({}, {}, Trust()))
         by_device: dict[DeviceFacts, list[Sample]] = {}
         for sample in finite:
             by_device.setdefault(sample.device, []).append(sample)
@@ -112,8 +107,8 @@ class CostModel:
         missed = log_ms - learned.log_ms(described)
         here = [i for i, s in enumerate(ordered) if s.device == self.device]
         at = np.array(here, dtype=np.intp)
-        found = anchors([ordered[i].workload for i in here], log_ms[at], missed[at], left_out[at])
-        return _Processor(measured, learned, found)
+        own = calibrate([ordered[i].workload for i in here], log_ms[at], missed[at], left_out[at])
+        return _Processor(measured, learned, own)
 
     def _describer(self, processor: Processor, device: DeviceFacts) -> Describer:
         known = self._describers.get((processor, device))
@@ -124,21 +119,18 @@ class CostModel:
     def predict(
         self, workloads: Sequence[Workload], processor: Processor, device: DeviceFacts | None = None
     ) -> NDArray[np.float64]:
-        """Milliseconds, shape (workloads,); infinite where the operator is known not to run on ``processor``, and for all
-        where nothing that was tried there ran.
+        """Milliseconds, shape (workloads,); infinite for operators that failed on ``processor``, and for all if every
+        measurement there failed.
 
-        Another ``device`` than the model's own has no measurements here: all of it is learned.
-        Raises :class:`UserError` if nothing was measured on ``processor``.
+        For another ``device`` than the model's own nothing is measured: all is learned.
+        Raises :class:`UserError` if there are no samples of ``processor``.
         """
         return self._answer(workloads, processor, device, sure=False)[0]
 
     def estimate(
         self, workloads: Sequence[Workload], processor: Processor, device: DeviceFacts | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(ms, sigma), each of shape (workloads,): :meth:`predict`, and the deviation of log-time.
-
-        What was measured has its measurement's own deviation.
-        """
+        """(ms, sigma), each of shape (workloads,): :meth:`predict`, and the deviation of log-time (measured if ms is)."""
         return self._answer(workloads, processor, device, sure=True)
 
     def _answer(
@@ -155,7 +147,7 @@ class CostModel:
             return np.full(len(workloads), math.inf), np.full(len(workloads), LEAST_SIGMA)
         facts = device or self.device
         described = self._describer(processor, facts)(workloads)
-        log_ms, sigma = known.learned.both(described) if sure else (known.learned.log_ms(described), None)
+        log_ms, sigma = known.learned.estimate(described) if sure else (known.learned.log_ms(described), None)
         spread = np.full(len(log_ms), LEAST_SIGMA) if sigma is None else sigma
         if facts != self.device:
             return np.exp(log_ms), spread
@@ -165,7 +157,7 @@ class CostModel:
         pieces = np.array([i for i, axis in enumerate(axes) if axis], dtype=np.intp)
         if len(pieces):
             places: list[Place] = [(wholes[i], axes[i]) for i in pieces.tolist()]
-            moved = known.anchors.move(places, sizes[pieces], log_ms[pieces], spread[pieces])
+            moved = known.calibration.move(places, sizes[pieces], log_ms[pieces], spread[pieces])
             log_ms[pieces], spread[pieces] = moved
         ms = np.exp(log_ms)
         for i, key in enumerate(keys):
@@ -177,10 +169,10 @@ class CostModel:
         return ms, spread
 
     def steps(self, workloads: Sequence[Workload]) -> list[dict[str, int]]:
-        """Of each operator, how many channels and rows the tiles of its kernels take: cuts at multiples leave no tails."""
+        """For each operator, the tile sizes of its kernels by axis: cuts at their multiples leave no tails."""
         found: list[dict[str, int]] = [{} for _ in workloads]
         for processor in PROCESSORS:
-            s = self._describer(processor, self.device)(workloads).schedules
+            s = self._describer(processor, self.device).schedules(workloads)
             tiled = (s.task == CONVOLUTION) | (s.task == PRODUCT)
             channels = np.where(tiled, s.lanes * s.blocks, np.where(s.task == STRIPS, s.lanes, 0)).tolist()
             rows = np.where(s.task != NONE, s.rows, 0).tolist()
@@ -191,7 +183,7 @@ class CostModel:
         return found
 
     def measured(self, workload: Workload, processor: Processor) -> bool:
-        """Whether :meth:`predict` returns a measurement for it."""
+        """Whether :meth:`predict` returns a measured time."""
         known = self._processors.get(processor)
         return known is not None and workload.key in known.measured
 
@@ -237,7 +229,7 @@ def _places(workloads: Sequence[Workload]) -> tuple[list[str], list[str], list[s
 
 
 def _to_json(known: _Processor) -> dict[str, Any]:
-    found = known.anchors
+    found = known.calibration
     return {
         "measured": {key: value for key, value in known.measured.items() if math.isfinite(value[0])},
         # JSON has no infinity.
@@ -256,7 +248,7 @@ def _from_json(value: Mapping[str, Any]) -> _Processor:
     return _Processor(
         {**measured, **dict.fromkeys(failed, (math.inf, LEAST_SIGMA))},
         None if value["learned"] is None else Learned.from_json(value["learned"]),
-        Anchors(
+        Calibration(
             {(key, axis): curve for key, axis, curve in curves},
             msgspec.convert(value["wholes"], dict[str, float]),
             msgspec.convert(value["trust"], Trust),

@@ -1,39 +1,37 @@
 """The schedule that will run: for each row of a table, how its kernel is cut on one processor.
 
-What the build does with a convolution, a depthwise convolution or a dense layer (``schedule/``: layout, strategy,
-conv2d, depthwise, dense) as arrays: vectors, register tiles, strips, tails, and whether the configuration was measured,
-taken over from a relative, or estimated.
+It asks :mod:`tvm_codl.kernels` what the build asks of a convolution, a depthwise convolution or a dense layer, with
+arrays: vectors, register tiles, strips, and which configuration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from tvm_codl.cost.table import Integers, Table
-from tvm_codl.kernels.tiles import many
-from tvm_codl.kernels.tiles.strips import rows_per_item, strip
-from tvm_codl.kernels.tiles.tiles import VECTOR_REGISTERS
-from tvm_codl.kernels.tuned_records import (
-    CONV2D,
-    DEPTHWISE,
+from tvm_codl.kernels.reuse import (
+    ESTIMATED,
     Family,
-    Tuning,
     Tunings,
+    conv2d_family,
     dense_family,
+    depthwise_family,
     nearest,
 )
+from tvm_codl.kernels.tiles import register_tiles, strips, vectors
 from tvm_codl.records.record import Processor
 
-#: Values of ``source``.
-ESTIMATED, TRANSFERRED, MEASURED = 0, 1, 2
 #: Values of ``task``; NONE is a kernel without a register tile.
 NONE, CONVOLUTION, STRIPS, PRODUCT = 0, 1, 2, 3
-_PADDING = {"inline": 0, "item": 1, "root": 2}
-_MANY = 1 << 20
+_WINDOW = (
+    *("kernel_h", "kernel_w", "stride", "stride_w", "pad_left", "pad_right"),
+    *("dilation", "dilation_w"),
+)
 
 
 class Schedules(msgspec.Struct, frozen=True):
@@ -42,7 +40,7 @@ class Schedules(msgspec.Struct, frozen=True):
     ``rows_out`` × ``columns_out`` results of ``channels`` values (whole vectors of ``lanes``) are computed in tiles of
     ``columns`` by ``blocks`` vectors, with a reduction of ``depth``.  ``extra``: the channels that are computed and cut off
     again.  ``packs``: 1 where weights are packed as the kernel runs.  ``padding``: of a depthwise convolution, how zeros get
-    around the input.
+    around the input (:data:`~tvm_codl.kernels.tiles.strips.PADDINGS`).
     """
 
     task: Integers
@@ -67,172 +65,123 @@ class Scheduler:
 
     def __init__(self, tunings: Tunings, processor: Processor, lanes: int, threads: int = 1) -> None:
         self.processor, self.lanes, self.threads = processor, lanes, threads
-        self.registers = VECTOR_REGISTERS if threads == 1 else VECTOR_REGISTERS // 2
         self._families = tunings.by_family(processor, lanes)
 
     def schedules(self, table: Table) -> Schedules:
         """Of all rows."""
-        n = len(table)
-        found = {name: np.ones(n, dtype=np.int64) for name in Schedules.__struct_fields__}
+        result = {name: np.ones(len(table), dtype=np.int64) for name in Schedules.__struct_fields__}
         for name in ("task", "source", "extra", "packs", "padding"):
-            found[name] = np.zeros(n, dtype=np.int64)
+            result[name][:] = 0
         weighted = table["bytes_weights"] > 0
-        conv = (table.kinds == "conv2d") & (table["groups"] == 1) & weighted
-        for rows, fill in (
-            (np.flatnonzero(conv), self._conv2d),
-            (np.flatnonzero((table.kinds == "dense") & weighted), self._dense),
-            (np.flatnonzero(table.kinds == "depthwise"), self._depthwise),
+        for rows, schedule in (
+            ((table.kinds == "conv2d") & (table["groups"] == 1) & weighted, self._conv2d),
+            ((table.kinds == "dense") & weighted, self._dense),
+            (table.kinds == "depthwise", self._depthwise),
         ):
-            if len(rows):
-                fill(table, rows, found)
-        return Schedules(**found)
+            at = np.flatnonzero(rows)
+            if len(at):
+                for name, value in schedule(table.rows(at)).items():
+                    result[name][at] = value
+        return Schedules(**result)
 
-    def _conv2d(self, table: Table, at: NDArray[np.intp], found: dict[str, Integers]) -> None:
-        def column(name: str) -> Integers:
-            return table[name][at]
+    def _conv2d(self, table: Table) -> dict[str, Any]:
+        rows, columns, channels_in = table["out_h"], table["out_w"], table["in_c"]
+        depth, positions = table["kernel_h"] * table["kernel_w"] * channels_in, rows * columns
+        extra = vectors.missing_conv2d(table["out_c"], positions, depth, self.lanes)
+        channels = table["out_c"] + extra
+        lanes, packs = vectors.packing(channels, positions, self.lanes)
+        parts = _rows(table["batch"], table["in_w"], channels_in, np.where(packs, 0, lanes), *_window(table))
+        families = [conv2d_family(*part) for part in parts]
+        filled = -(-channels // lanes) * lanes
+        problem = register_tiles.Problem(rows, columns, filled, depth, channels_in, lanes, self.threads)
+        tiled = self._tiled(problem, families, rows, channels, _exact(table))
+        return {**tiled, "task": CONVOLUTION, "extra": extra, "packs": packs}
 
-        rows, columns, asked = column("out_h"), column("out_w"), column("out_c")
-        depth = column("kernel_h") * column("kernel_w") * column("in_c")
-        positions = rows * columns
-        ragged = (asked % 4 != 0) & (asked >= 16) & (self.lanes > 1)
-        extra = np.where(ragged, -asked % self.lanes, 0)
-        lanes, fill = many.packings(asked, positions, self.lanes)
-        extra = np.where((extra == 0) & fill & (positions < depth), -asked % lanes, extra)
-        channels = asked + extra
-        lanes, fill = many.packings(channels, positions, self.lanes)
-        found["extra"][at], found["packs"][at] = extra, fill
-        window = [column(n) for n in ("kernel_h", "kernel_w", "stride", "stride_w", "pad_left", "pad_right")]
-        window += [column("dilation"), column("dilation_w")]
-        packed = np.where(fill, 0, lanes)
-        statics = np.stack([column("batch"), column("in_w"), column("in_c"), packed, *window], axis=1)
-        exact = np.stack([column("in_h"), column("pad_top"), column("pad_bottom")], axis=1)
-        chosen = self._chosen([(CONV2D, *row) for row in map(tuple, statics.tolist())], rows, channels, exact)
-        self._tile(at, found, chosen, rows, columns, -(-channels // lanes), lanes, depth, column("in_c"))
-
-    def _dense(self, table: Table, at: NDArray[np.intp], found: dict[str, Integers]) -> None:
-        asked, depth = table["out_c"][at], table["in_c"][at]
-        rows = table["batch"][at]
-        ragged = (asked % 4 != 0) & (asked >= 16) & (self.lanes > 1)
-        extra = np.where(ragged, -asked % self.lanes, 0)
-        channels = asked + extra
-        lanes = many.lanes_for(channels, self.lanes)
-        found["extra"][at] = extra
-        families = [dense_family(d, w) for d, w in zip(depth.tolist(), lanes.tolist(), strict=True)]
-        chosen = self._chosen(families, rows, channels, np.zeros((len(at), 3), dtype=np.int64))
+    def _dense(self, table: Table) -> dict[str, Any]:
+        depth, rows = table["in_c"], table["batch"]
+        extra = vectors.missing(table["out_c"], self.lanes)
+        channels = table["out_c"] + extra
+        lanes = vectors.lanes_for(channels, self.lanes)
+        families = [dense_family(*part) for part in _rows(depth, lanes)]
         # A product's rows are the columns of its tiles.
-        one = np.ones_like(rows)
-        self._tile(at, found, chosen, one, rows, channels // lanes, lanes, depth, depth)
-        found["task"][at] = PRODUCT
+        problem = register_tiles.Problem(np.ones_like(rows), rows, channels, depth, depth, lanes, self.threads)
+        tiled = self._tiled(problem, families, rows, channels, np.zeros((len(rows), 3), dtype=np.int64))
+        return {**tiled, "task": PRODUCT, "extra": extra}
 
-    def _tile(
+    def _tiled(
         self,
-        at: NDArray[np.intp],
-        found: dict[str, Integers],
-        chosen: tuple[Integers, list[Tuning]],
+        problem: register_tiles.Problem,
+        families: Iterable[Family],
         rows: Integers,
-        columns: Integers,
-        blocks: Integers,
-        lanes: Integers,
-        depth: Integers,
-        channels_in: Integers,
-    ) -> None:
-        """Register tiles: those of the chosen records made legal, or estimated ones (``tiles.fit``, ``tiles.choose``)."""
-        index, source, used = chosen[0][:, 0], chosen[0][:, 1], chosen[1]
-        known = source != ESTIMATED
-        knobs = {
-            name: np.array([int(t.knobs.get(name, default)) for t in used] or [0], dtype=np.int64)[index]
-            for name, default in (("columns", 1), ("blocks", 1), ("unroll", 1), ("rows", 1), ("weights_first", 1))
-        }
-        fits = known & (blocks % np.maximum(knobs["blocks"], 1) == 0) & (knobs["columns"] <= columns)
-        best = np.ones((len(at), 2), dtype=np.int64)
-        for i in np.flatnonzero(~fits).tolist():
-            best[i] = many.best_tile(int(columns[i]), int(blocks[i]), int(depth[i]), int(lanes[i]), self.registers)
-        tile_columns = np.where(fits, knobs["columns"], best[:, 0])
-        tile_blocks = np.where(fits, knobs["blocks"], best[:, 1])
-        default = (
-            many.default_rows(rows, columns, tile_blocks, depth, lanes) if self.threads == 1 else np.ones_like(rows)
-        )
-        weights = 4 * depth * blocks * lanes
-        by_blocks = 4 * channels_in * rows * columns * (blocks // tile_blocks)
-        by_rows = weights * rows * np.where(weights <= 384 * 1024, 0.25, 1.0)
-        values = {
-            "task": np.full(len(at), CONVOLUTION),
+        channels: Integers,
+        exact: Integers,
+    ) -> dict[str, Any]:
+        names = ("columns", "blocks", "unroll", "rows", "weights_first")
+        source, knobs = self._configurations(families, rows, channels, exact, names)
+        tiles = register_tiles.fit(register_tiles.Tiles(**knobs), problem, source != ESTIMATED)
+        return {
+            **{name: getattr(tiles, name) for name in names},
             "source": source,
-            "lanes": lanes,
-            "channels": blocks * lanes,
-            "rows_out": rows,
-            "columns_out": columns,
-            "depth": depth,
-            "columns": tile_columns,
-            "blocks": tile_blocks,
-            "unroll": np.where(known, many.largest_divisors(channels_in, np.where(known, knobs["unroll"], 1)), 1),
-            "rows": np.where(known, many.largest_divisors(rows, np.where(known, knobs["rows"], 1)), default),
-            "weights_first": np.where(known, knobs["weights_first"], by_blocks <= by_rows),
+            "lanes": problem.lanes,
+            "channels": problem.channels,
+            "rows_out": problem.rows,
+            "columns_out": problem.columns,
+            "depth": problem.depth,
         }
-        for name, value in values.items():
-            found[name][at] = value
 
-    def _depthwise(self, table: Table, at: NDArray[np.intp], found: dict[str, Integers]) -> None:
-        def column(name: str) -> Integers:
-            return table[name][at]
-
-        rows, columns, channels = column("out_h"), column("out_w"), column("out_c")
-        each = channels // np.maximum(column("in_c"), 1)
-        lanes = np.where(each == 1, many.lanes_for(channels, self.lanes), 1)
-        window = [column(n) for n in ("kernel_h", "kernel_w", "stride", "stride_w", "pad_left", "pad_right")]
-        window += [column("dilation"), column("dilation_w")]
-        statics = np.stack([column("batch"), column("in_w"), each, *window], axis=1)
-        exact = np.stack([column("in_h"), column("pad_top"), column("pad_bottom")], axis=1)
-        families: list[Family] = [(DEPTHWISE, *row) for row in map(tuple, statics.tolist())]
-        chosen, used = self._chosen(families, rows, channels, exact)
-        index, source = chosen[:, 0], chosen[:, 1]
-        taps = column("kernel_h") * column("kernel_w")
-        work = columns * taps * lanes
-        places = range(len(at))
-        knobs = [used[i].knobs if s else {} for i, s in zip(index.tolist(), source.tolist(), strict=True)]
+    def _depthwise(self, table: Table) -> dict[str, Any]:
+        rows, columns, channels = table["out_h"], table["out_w"], table["out_c"]
+        each = channels // np.maximum(table["in_c"], 1)
+        lanes = np.where(each == 1, vectors.lanes_for(channels, self.lanes), 1)
+        taps = table["kernel_h"] * table["kernel_w"]
+        families = [depthwise_family(*part) for part in _rows(table["batch"], table["in_w"], each, *_window(table))]
+        names = ("columns", "rows", "padding")
+        source, knobs = self._configurations(families, rows, channels, _exact(table), names)
+        tuned = strips.fit(strips.Strips(**knobs), rows, columns)
+        work = strips.item_work(columns, lanes, taps)
+        estimate = strips.choose(rows, columns, work, self.processor == "gpu", self.lanes)
         known = source != ESTIMATED
-        strips = [
-            min(int(columns[i]), int(knobs[i].get("columns", 1))) if knobs[i] else strip(int(columns[i]))
-            for i in places
-        ]
-        wanted = np.array([int(k.get("rows", 1)) for k in knobs], dtype=np.int64)
-        own = [1 if knobs[i] else rows_per_item(int(rows[i]), int(work[i])) for i in places]
-        usual = "item" if self.processor == "gpu" and self.lanes > 4 else "inline"
-        values = {
-            "task": np.full(len(at), STRIPS),
+        return {
+            **{name: np.where(known, getattr(tuned, name), getattr(estimate, name)) for name in names},
+            "task": STRIPS,
             "source": source,
             "lanes": lanes,
             "channels": channels,
             "rows_out": rows,
             "columns_out": columns,
             "depth": taps,
-            "columns": np.array(strips, dtype=np.int64),
-            "rows": np.where(known, many.largest_divisors(rows, wanted), own),
-            "padding": np.array([_PADDING[str(k.get("padding", usual))] for k in knobs], dtype=np.int64),
         }
-        for name, value in values.items():
-            found[name][at] = value
 
-    def _chosen(
-        self, families: Sequence[Family], rows: Integers, channels: Integers, exact: Integers
-    ) -> tuple[Integers, list[Tuning]]:
-        """(rows, 2): index into the list that comes with it, and the source; the index is 0 where there is none."""
-        result = np.zeros((len(families), 2), dtype=np.int64)
-        used: list[Tuning] = []
+    def _configurations(
+        self, families: Iterable[Family], rows: Integers, channels: Integers, exact: Integers, names: Iterable[str]
+    ) -> tuple[Integers, Mapping[str, Integers]]:
+        """Where each kernel's configuration comes from, and the knobs called ``names`` of those that were tuned."""
+        extents = np.stack([rows, channels], axis=1)
+        source, knobs = np.full(len(rows), ESTIMATED), {name: np.ones_like(rows) for name in names}
         groups: dict[Family, list[int]] = {}
         for i, family in enumerate(families):
             groups.setdefault(family, []).append(i)
-        for family, members in groups.items():
-            relatives = self._families.get(family)
-            if relatives is None:
-                continue
-            at = np.array(members, dtype=np.intp)
-            best = nearest(relatives, rows[at].astype(np.float64), channels[at].astype(np.float64))
-            result[at, 0] = best + len(used)
-            result[at, 1] = TRANSFERRED
-            for place, relative in enumerate(relatives):
-                same = (rows[at] == relative.extents[0]) & (channels[at] == relative.extents[1])
-                same &= (exact[at] == np.array(relative.exact)).all(axis=1)
-                result[at[same]] = (place + len(used), MEASURED)
-            used += relatives
-        return result, used
+        for family in groups.keys() & self._families.keys():
+            at, relatives = np.array(groups[family], dtype=np.intp), self._families[family]
+            chosen, source[at] = nearest(relatives, extents[at], exact[at])
+            settings = [tuning.knobs for tuning in relatives]
+            for name, values in knobs.items():
+                values[at] = np.array([_number(setting.get(name, 1)) for setting in settings])[chosen]
+        return source, knobs
+
+
+def _number(setting: Any) -> int:
+    return strips.PADDINGS.index(setting) if isinstance(setting, str) else int(setting)
+
+
+def _rows(*columns: Integers) -> list[list[int]]:
+    rows: list[list[int]] = np.stack(columns, axis=1).tolist()
+    return rows
+
+
+def _window(table: Table) -> list[Integers]:
+    return [table[name] for name in _WINDOW]
+
+
+def _exact(table: Table) -> NDArray[np.int64]:
+    return np.stack([table["in_h"], table["pad_top"], table["pad_bottom"]], axis=1)

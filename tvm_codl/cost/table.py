@@ -8,8 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_codl.records.arithmetic import NUMBERS
-from tvm_codl.records.pieces import Pieces, numbers_of
+from tvm_codl.records.pieces import NUMBERS, Pieces, numbers_of
 from tvm_codl.records.workload import Workload
 
 Integers = NDArray[np.int64]
@@ -36,6 +35,10 @@ class Table(msgspec.Struct, frozen=True):
         """The column of that name."""
         column: Integers = self.numbers[:, _COLUMN[name]]
         return column
+
+    def rows(self, at: NDArray[np.intp]) -> Table:
+        """The rows at these places."""
+        return Table(*(getattr(self, name)[at] for name in self.__struct_fields__))
 
     def wholes(self) -> Table:
         """Of each row its operator."""

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from tvm_codl.cost.device import DeviceFacts
-from tvm_codl.cost.held_out import HeldOut, hold_out
+from tvm_codl.cost.evaluation.held_out import HeldOut, hold_out
 from tvm_codl.cost.model import CostModel
 from tvm_codl.cost.samples import Sample, newest_build, samples_of
 from tvm_codl.errors import UserError
-from tvm_codl.kernels.tuned_records import Tunings
+from tvm_codl.kernels.reuse import Tunings
 from tvm_codl.records.record import Record
 from tvm_codl.records.store import RecordStore
 from tvm_codl.records.workload import Workload
@@ -24,8 +24,8 @@ Log = Callable[[str], None]
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """What is learned from: the records of one device (``device``, its newest build unless another was named) and, where
-    their profiles tell them apart, those of the other devices."""
+    """The records of ``device`` (its newest build unless another was named) and the samples of all devices that their
+    profiles tell apart."""
 
     device: str
     build: str
@@ -38,10 +38,10 @@ class Chosen(msgspec.Struct, frozen=True):
 def choose(
     path: Path, device: str = "", build: str = "", operators: Collection[str] | None = None, log: Log = lambda _: None
 ) -> Chosen:
-    """The records of a store.  ``operators`` are keys: of whole operators that alone are wanted, with their pieces.
+    """Records of a store.  ``operators``: keys of the whole operators that are wanted, with their pieces; None for all.
 
-    The device is the one that was measured last unless it is named.  Raises :class:`UserError` for a store that does not
-    exist or holds nothing that was asked for.
+    The device is the one measured last unless named.  Raises :class:`UserError` for a store that does not exist or holds
+    no such record.
     """
     if not path.is_file():
         raise UserError(f"{path} does not exist", "", "tvm-codl measure MODEL")
@@ -80,7 +80,7 @@ def choose(
 def train(
     chosen: Chosen, store: Path, tunings: Tunings | None = None, check: bool = True, log: Log = lambda _: None
 ) -> CostModel:
-    """The model of what was chosen.  With ``check`` its provenance holds its error on shapes that were held out."""
+    """With ``check``, the model's provenance holds its error on held-out shapes."""
     provenance: dict[str, Any] = {
         "device": chosen.device,
         "build": chosen.build,
@@ -96,8 +96,7 @@ def train(
     if check:
         log(f"learning from {len(chosen.samples)} workloads, with a fifth of the shapes held out five times")
         provenance["error"] = errors_of(hold_out(chosen.samples, chosen.facts, tunings, chosen.device))
-    model = CostModel.fit(chosen.samples, provenance, chosen.facts, tunings)
-    return model
+    return CostModel.fit(chosen.samples, provenance, chosen.facts, tunings)
 
 
 def errors_of(found: HeldOut) -> list[dict[str, Any]]:

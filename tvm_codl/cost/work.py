@@ -1,8 +1,7 @@
-"""Work: what a kernel does, in numbers that its time is close to proportional to.
+"""Work: the terms whose weighted sum is nearly a kernel's time, the weights being a processor's.  The cost model's prior.
 
-Cycles of the inner loop, tiles and work-items that are started, bytes by operand and by how often they are read, copies
-that the build puts around the kernel (padding, packed weights, channels cut off again, the split axis moved outermost).
-A time is nearly a sum of these, each with a cost of its own on a processor: the prior of the cost model.
+Cycles of the inner loop, tiles and work-items started, bytes by operand and by how often they are read, and the copies
+that the build adds (padding, packed weights, channels cut off again, the split axis moved outermost).
 """
 
 from __future__ import annotations
@@ -11,32 +10,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_codl.cost.schedules import CONVOLUTION, NONE, PRODUCT, STRIPS, Schedules
-from tvm_codl.cost.table import Integers, Rows, Table
-from tvm_codl.kernels.tiles.many import step_cycles
+from tvm_codl.cost.table import Rows, Table
+from tvm_codl.kernels.tiles import vectors, window
+from tvm_codl.kernels.tiles.register_tiles import step_cycles
+from tvm_codl.kernels.tiles.strips import PADDINGS
 
-#: What :func:`work` counts, a column each.  ``launches`` are kernels started, ``one`` is the same for all.
+#: The columns of :func:`work`.  ``launches`` are kernels started, ``one`` is constant.
 TERMS = (
-    *(
-        "one",
-        "launches",
-        "mac",
-        "mac_8",
-        "mac_4",
-        "mac_2",
-        "mac_1",
-        "mac_lone",
-        "tiles",
-        "items",
-        "pack",
-        "weights",
-        "extra",
-    ),
-    *("data", "data_l2", "data_l3", "pad", "pad_l2", "pad_l3", "out", "out_l2", "out_l3"),
+    *("one", "launches", "mac", "mac_8", "mac_4", "mac_2", "mac_1", "mac_lone", "tiles", "items"),
+    *("pack", "weights", "extra", "data", "data_l2", "data_l3", "pad", "pad_l2", "pad_l3", "out", "out_l2", "out_l3"),
     *("slice", "slice_l2", "slice_l3", "relayout", "relayout_scalar", "relayout_near", "relayout_far", "relayout_l3"),
     *("weights_near", "weights_far", "data_near", "data_far", "conflict", "fetch", "inline", "exp", "flops", "scalar"),
 )
 #: Bytes that the first and the second cache hold of one operand.
 _NEAR, _FAR = 32 * 1024, 768 * 1024
+#: A first-level cache: addresses this many bytes apart share a set; the lines of a set; the bytes of a line.
+SET_BYTES, WAYS, LINE = 4096, 12, 64
+#: What a level holds of one operand beside the others.
+L2_BYTES, L3_BYTES = 512 * 1024.0, 8 * 1024 * 1024.0
+_USED = (
+    *("batch", "out_h", "out_w", "out_c", "bytes_in", "bytes_weights", "bytes_out", "bytes_data", "bytes_relayout"),
+    *("exponentials", "flops"),
+)
+_INLINE, _ITEM, _ROOT = map(PADDINGS.index, ("inline", "item", "root"))
 
 
 def work(table: Table, schedules: Schedules) -> dict[str, Rows]:
@@ -53,21 +49,21 @@ def work(table: Table, schedules: Schedules) -> dict[str, Rows]:
     steps = step_cycles(s.columns, s.blocks, s.depth, s.lanes)
     tiles = batch * across * groups * s.rows_out
     mac = np.where(tiled, tiles * s.depth * steps, 0.0)
-    vectors = batch * s.rows_out * across * s.columns * np.maximum(s.channels // s.lanes, 1)
-    mac = np.where(strips, vectors * s.depth, mac)
+    strip_vectors = batch * s.rows_out * across * s.columns * np.maximum(s.channels // s.lanes, 1)
+    mac = np.where(strips, strip_vectors * s.depth, mac)
     items = np.where(tiled | strips, batch * groups * (s.rows_out / s.rows), 0.0)
     weights = np.where(tiled, 4.0 * s.depth * s.channels, real["bytes_weights"])
     padded, copied = _padding(table, s, real)
-    # The weights that are in use between two uses of the same ones decide which cache they come from again.
+    # Weights come again from the smallest cache that holds all that is used in between.
     strip_bytes = 4.0 * s.blocks * s.lanes * s.depth
     held = np.where(s.weights_first == 1, strip_bytes, weights)
     again = np.where(tiled, weights * (batch * s.rows_out * across - 1.0), 0.0)
     data_held = np.where(s.weights_first == 1, real["bytes_data"], 0.0)
     data_again = np.where(tiled & (s.weights_first == 1), (groups - 1.0) * real["bytes_data"], 0.0)
-    # The input that one tile reads: of columns further apart than the window is wide, what lies between is not touched.
+    # Strides wider than the window skip columns of the input.
     reach = np.minimum((s.columns - 1) * table["stride_w"] + table["kernel_w"], s.columns * table["kernel_w"])
     tile_bytes = 4.0 * table["kernel_h"] * reach * np.where(strips, s.lanes, table["in_c"])
-    # Moving the split axis outermost reads one value of each cache line, line after line, as often as a line has values.
+    # Moving the split axis outermost reads one value per cache line, in as many passes as a line has values.
     moved = real["bytes_relayout"]
     plane = np.where(moved > 0, float(LINE) * real["batch"] * real["out_h"] * real["out_w"], 0.0)
     # Cutting channels off is part of that pass where there is one.
@@ -78,7 +74,7 @@ def work(table: Table, schedules: Schedules) -> dict[str, Rows]:
     terms = {
         "one": np.ones(n),
         "launches": 1.0
-        + padded * (~strips | (s.padding == 2))
+        + padded * (~strips | (s.padding == _ROOT))
         + s.packs
         + ((s.extra > 0) | (real["bytes_relayout"] > 0)),
         "mac": np.where((s.lanes >= 16) | strips, mac, 0.0),
@@ -105,26 +101,14 @@ def work(table: Table, schedules: Schedules) -> dict[str, Rows]:
         "data_far": np.where(data_held > _FAR, data_again, 0.0),
         "conflict": np.where(tiled, tiles * s.depth * s.columns * _missing(lines_in_a_set(table, s)), 0.0),
         "fetch": np.where(tiled | strips, tiles_of_all * tile_bytes, 0.0),
-        "inline": np.where(strips & padded & (s.padding == 0), mac, 0.0),
+        "inline": np.where(strips & padded & (s.padding == _INLINE), mac, 0.0),
         "exp": real["exponentials"],
-        "flops": np.where(tiled | strips, 0.0, real["flops"] / _lanes(table["out_c"])),
+        "flops": np.where(
+            tiled | strips, 0.0, real["flops"] / vectors.lanes_for(table["out_c"], 16, vectors.STAGE_WIDTHS)
+        ),
         "scalar": np.where((s.task == NONE) & (table["out_c"] % 4 != 0), real["bytes_out"], 0.0),
     }
     return {name: value if name in ("one", "launches") else value / 1e3 for name, value in terms.items()}
-
-
-#: A first-level cache: the bytes after which addresses share a set again, and the lines that a set holds.
-SET_BYTES, WAYS, LINE = 4096, 12, 64
-#: What a level holds of one operand beside the others.
-L2_BYTES, L3_BYTES = 512 * 1024.0, 8 * 1024 * 1024.0
-
-
-def _lanes(channels: Integers) -> Rows:
-    """How many values one step of a loop without a register tile handles: the vector that divides the last axis."""
-    result = np.ones(len(channels))
-    for lanes in (4, 8, 16):
-        result = np.where(channels % lanes == 0, float(lanes), result)
-    return result
 
 
 def _levels(name: str, size: Rows) -> dict[str, Rows]:
@@ -137,7 +121,7 @@ def _levels(name: str, size: Rows) -> dict[str, Rows]:
 
 
 def _missing(lines: Rows) -> Rows:
-    """Which part of the loads misses the first cache, from none below its ways to all."""
+    """The share of loads that miss the first cache: 0 where a set has ways for all ``lines``."""
     result: Rows = np.clip((lines - WAYS + 0.5) / 8.0, 0.0, 1.0)
     return result
 
@@ -145,8 +129,7 @@ def _missing(lines: Rows) -> Rows:
 def lines_in_a_set(table: Table, s: Schedules) -> Rows:
     """How many of a tile's input columns meet in one set of the cache.
 
-    Columns lie a fixed number of bytes apart; where that shares a large power of two with :data:`SET_BYTES`, few sets
-    hold them all, and beyond :data:`WAYS` each step loads them anew.
+    Columns a large power of two of bytes apart share few sets; beyond :data:`WAYS` to a set, each step loads them anew.
     """
     apart = 4 * table["in_c"] * np.where(s.task == PRODUCT, 1, table["stride_w"])
     sets = np.maximum(SET_BYTES // np.maximum(np.gcd(apart, SET_BYTES), LINE), 1)
@@ -154,38 +137,18 @@ def lines_in_a_set(table: Table, s: Schedules) -> Rows:
     return result
 
 
-_USED = (
-    *(
-        "batch",
-        "out_h",
-        "out_w",
-        "out_c",
-        "bytes_in",
-        "bytes_weights",
-        "bytes_out",
-        "bytes_data",
-        "bytes_relayout",
-        "exponentials",
-    ),
-    "flops",
-)
-
-
 def _padding(table: Table, s: Schedules, real: dict[str, Rows]) -> tuple[NDArray[np.bool_], Rows]:
-    """Whether zeros are put around the input first, and the bytes of that copy (``schedule/conv2d.py``: ``padded``)."""
-    whole = -(-s.columns_out // s.columns) * s.columns
-    need_h = (s.rows_out - 1) * table["stride"] + (table["kernel_h"] - 1) * table["dilation"] + 1
-    need_w = (whole - 1) * table["stride_w"] + (table["kernel_w"] - 1) * table["dilation_w"] + 1
-    top, left, h, w = table["pad_top"], table["pad_left"], table["in_h"], table["in_w"]
-    windowed = (s.task == CONVOLUTION) | (s.task == STRIPS)
-    padded = windowed & ((top > 0) | (left > 0) | (need_h > h) | (need_w > w))
-    height, width = np.maximum(need_h, top + h), np.maximum(need_w, left + w)
-    copied = np.where(padded, 4.0 * real["batch"] * height * width * table["in_c"], 0.0)
+    """Whether zeros are put around the input first, and the bytes of that copy."""
+    whole = window.whole_tiles(s.columns_out, s.columns)
+    need_h = window.reach(s.rows_out, table["stride"], table["kernel_h"], table["dilation"])
+    need_w = window.reach(whole, table["stride_w"], table["kernel_w"], table["dilation_w"])
+    padded = window.padded(table["in_h"], table["in_w"], table["pad_top"], table["pad_left"], need_h, need_w)
+    needed = padded.needed & ((s.task == CONVOLUTION) | (s.task == STRIPS))
+    copied = np.where(needed, 4.0 * real["batch"] * padded.height * padded.width * table["in_c"], 0.0)
     # A depthwise convolution may copy for each work-item what that one reads, or ask at each load.
-    item_rows = (s.rows - 1) * table["stride"] + (table["kernel_h"] - 1) * table["dilation"] + 1
+    item_rows = window.reach(s.rows, table["stride"], table["kernel_h"], table["dilation"])
     items = real["batch"] * (s.rows_out / s.rows) * (s.channels / s.lanes)
-    by_item = np.where(s.padding == 1, 4.0 * items * item_rows * width * s.lanes, 0.0)
-    copied = np.where((s.task == STRIPS) & padded & (s.padding < 2), by_item, copied)
-    product = s.task == PRODUCT
-    tail = product & (whole != s.columns_out)
-    return padded | tail, np.where(tail, 4.0 * whole * table["in_c"], copied)
+    by_item = np.where(s.padding == _ITEM, 4.0 * items * item_rows * padded.width * s.lanes, 0.0)
+    copied = np.where((s.task == STRIPS) & needed & (s.padding != _ROOT), by_item, copied)
+    tail = (s.task == PRODUCT) & (whole != s.columns_out)
+    return needed | tail, np.where(tail, 4.0 * whole * table["in_c"], copied)

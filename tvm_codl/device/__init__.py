@@ -1,1 +1,1 @@
-"""What a phone is, how to reach one, and the reference phone."""
+"""Phones: their facts, sessions on them, and the reference phone."""

@@ -1,4 +1,4 @@
-"""``connect``: a session on a phone, wherever it is, with a deadline on everything that could wait for ever."""
+"""``connect``: a session on a phone, wherever it is, with a deadline on everything that could hang."""
 
 from __future__ import annotations
 
@@ -7,24 +7,30 @@ import math
 import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import msgspec
 import tvm
 from tvm import rpc
 
-from tvm_codl.device.ask_tracker import PATIENCE_S, request_phone, tracker_summary
-from tvm_codl.device.deadline import Result, TimeUp, within
-from tvm_codl.device.link import Link
+from tvm_codl.device.deadline import Result, TimeUp, call_within
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.device.reference.local import LocalPhone, local_phone
-from tvm_codl.device.same_build import check_same_build
+from tvm_codl.device.reference.serve import is_loopback
+from tvm_codl.device.session_socket import SessionSocket
+from tvm_codl.device.soc import Soc, read_soc
 from tvm_codl.device.spec import Direct, Local, Proxy, Spec, Tracker
+from tvm_codl.device.tracker_client import PATIENCE_S, request_phone, tracker_summary
 from tvm_codl.errors import CodlError, DeviceError
+from tvm_codl.runtime.error_text import last_line
+from tvm_codl.runtime.server_build import ServerBuild, coexec_id
 
 CONNECT_S = 20.0
 PING_S = 3.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
-#: An app between two sessions is not at its tracker for a moment.
+#: Between two sessions an app is missing at its tracker for a moment.
 KEY_S = 3.0
+_RETRY = "look at its log; then run the same command again"
 
 Log = Callable[[str], None]
 
@@ -32,8 +38,8 @@ Log = Callable[[str], None]
 class Phone:
     """An open session: ``remote`` runs packed functions and takes files; ``cpu`` and ``gpu`` are its two devices.
 
-    A session ends when the phone's process dies, when its time limit is over or when :meth:`drop` cuts it off;
-    :meth:`reopen` puts another in its place, and whatever was loaded in the old one is gone.  ``opened`` counts them.
+    A session ends when the phone's process dies, at its time limit, or by :meth:`drop`; :meth:`reopen` opens another, and
+    what the old one had loaded is gone.  ``opened`` counts sessions.
     """
 
     remote: rpc.RPCSession
@@ -47,33 +53,36 @@ class Phone:
         timeout_s: float = CONNECT_S,
         session_s: float = 0.0,
         revive: Callable[[], None] = lambda: None,
+        soc: Soc | None = None,
     ) -> None:
-        """Opens a session.  ``revive`` starts the phone again where it is this process's own and has died.
+        """Opens a session.
 
-        Raises :class:`DeviceError` as :func:`connect` does.
+        ``revive`` restarts a phone that belongs to this process and has died.  The facts of ``soc`` replace those that
+        the phone reports.  Raises :class:`DeviceError` as :func:`connect` does.
         """
         self.where = f"{type(place).__name__.lower()} {place.host}:{place.port}, key {place.key}"
         self.opened = 0
         self._place, self._timeout_s, self._session_s, self._revive = place, timeout_s, session_s, revive
+        self._soc = soc or Soc()
         self._open()
 
     def _open(self) -> None:
-        link = Link()
-        remote, address = self._answered(lambda: _session(self._place, self._session_s, self._timeout_s))
-        link.find(address)
+        connection = SessionSocket()
+        remote, address = self._call(lambda: _open_session(self._place, self._session_s, self._timeout_s))
+        connection.find(address)
         try:
-            profile = self._answered(lambda: _profile(remote, self.where))
+            profile = self._call(lambda: _read_profile(remote, self.where))
         except BaseException:
-            link.cut()
-            _close(remote)
+            connection.shut_down()
+            _close_session(remote)
             raise
-        self.remote, self._link, self.profile = remote, link, profile
+        self.remote, self._socket, self.profile = remote, connection, profile.with_soc(self._soc)
         self.cpu, self.gpu = remote.cpu(0), remote.device("opencl", 0)
         self.opened += 1
 
-    def _answered(self, work: Callable[[], Result]) -> Result:
+    def _call(self, work: Callable[[], Result]) -> Result:
         try:
-            return within(self._timeout_s, work)
+            return call_within(self._timeout_s, work)
         except CodlError:
             raise
         except TimeUp as error:
@@ -83,40 +92,37 @@ class Phone:
                 "wait for that client, or raise --rpc-timeout",
             ) from error
         except (tvm.error.TVMError, OSError, RuntimeError) as error:
-            raise DeviceError(
-                f"the phone at {self.where} refused or dropped the connection",
-                _last(error),
-                "look at its log; then run the same command again",
-            ) from error
+            what = f"the phone at {self.where} refused or dropped the connection"
+            raise DeviceError(what, last_line(error), _RETRY) from error
 
     def alive(self) -> bool:
         """Whether the session still answers; TVM's RPC has no error type of its own for that."""
         try:
-            within(PING_S, lambda: self.remote.get_function("codl.profile"))
+            call_within(PING_S, lambda: self.remote.get_function("codl.profile"))
         except Exception:  # whatever a broken session raises
             return False
         return True
 
     def drop(self) -> None:
         """Ends the session at once, whatever it is doing: a call that waits for its answer raises."""
-        self._link.cut()
+        self._socket.shut_down()
 
     def close(self) -> None:
         """Ends the session in good order, or at once where it no longer answers."""
         try:
-            within(PING_S, lambda: _close(self.remote))
+            call_within(PING_S, lambda: _close_session(self.remote))
         except TimeUp:
             self.drop()
 
     def reopen(self, patience_s: float, log: Log = lambda _: None) -> None:
-        """Another session on the same phone, or on one of the same kind, as soon as one answers.
+        """Opens another session on the same phone, or on one of the same kind, as soon as one answers.
 
-        Asks again for ``patience_s`` seconds, then raises the last :class:`DeviceError`; raises at once where another
-        kind of phone answers.
+        Retries for ``patience_s`` seconds, then raises the last :class:`DeviceError`; raises at once where another kind of
+        phone answers.
         """
         self.drop()
         self.close()
-        known, until, pause, said = self.profile, time.monotonic() + patience_s, FIRST_PAUSE_S, False
+        before, until, pause, logged = self.profile, time.monotonic() + patience_s, FIRST_PAUSE_S, False
         while True:
             try:
                 self._revive()
@@ -125,66 +131,59 @@ class Phone:
             except DeviceError as error:
                 if time.monotonic() + pause > until:
                     raise
-                if not said:
+                if not logged:
                     log(f"waiting for the phone at {self.where} (at most {patience_s:g} s): {error.what}")
-                said = True
+                logged = True
                 time.sleep(pause)
                 pause = min(1.6 * pause, LONGEST_PAUSE_S)
-        found = self.profile
-        if (found.name, found.build_id) != (known.name, known.build_id):
+        now = self.profile
+        if (now.name, now.build_id) != (before.name, before.build_id):
             self.close()
             raise DeviceError(
                 f"another kind of phone now serves {self.where}",
-                f"{known.name}, runtime {known.build_id} before; {found.name}, runtime {found.build_id} now",
+                f"{before.name}, runtime {before.build_id} before; {now.name}, runtime {now.build_id} now",
                 "give each kind of phone a key of its own",
             )
         log(f"the phone at {self.where} is back")
 
 
 @contextlib.contextmanager
-def connect(spec: Spec | None = None, *, timeout_s: float = CONNECT_S, session_s: float = 0.0) -> Iterator[Phone]:
+def connect(
+    spec: Spec | None = None, *, timeout_s: float = CONNECT_S, session_s: float = 0.0, soc: str | Path | None = None
+) -> Iterator[Phone]:
     """A session on the phone that ``spec`` names, by default one on this machine that lives as long as the session.
 
-    The phone ends the session after ``session_s`` seconds (0: never).  Raises :class:`DeviceError` where there is no
-    such phone, where it does not answer within ``timeout_s`` seconds, and where it goes away while the caller's block
-    runs.
+    The phone ends the session after ``session_s`` seconds (0: never).  ``soc`` is a file of GPU facts in CoDL's YAML;
+    they replace what the phone reports.
+
+    Raises :class:`UserError` for a bad ``soc`` file, :class:`DeviceError` where there is no such phone, where it does not
+    answer within ``timeout_s`` seconds, and where it goes away while the caller's block runs.
     """
-    spec = spec or Local()
+    spec, facts = spec or Local(), read_soc(soc) if soc else None
     with contextlib.ExitStack() as stack:
         local: LocalPhone | None = stack.enter_context(local_phone()) if isinstance(spec, Local) else None
         place = local.where if local else spec
         assert not isinstance(place, Local)
-        phone = Phone(place, timeout_s, session_s, local.revive if local else lambda: None)
+        phone = Phone(place, timeout_s, session_s, local.revive if local else lambda: None, facts)
         stack.callback(phone.close)
-        with watched(phone.where, phone.alive):
+        with translate_errors(phone.where, phone.alive):
             yield phone
 
 
 @contextlib.contextmanager
-def watched(where: str, alive: Callable[[], bool]) -> Iterator[None]:
-    """What TVM raises in the block becomes a :class:`DeviceError` where the phone is not ``alive`` any more."""
+def translate_errors(where: str, alive: Callable[[], bool]) -> Iterator[None]:
+    """Turns TVM's errors in the block into :class:`DeviceError` if the phone is no longer ``alive``."""
     try:
         yield
     except CodlError:
         raise
     except (tvm.error.TVMError, OSError) as error:
         if not alive():
-            raise DeviceError(
-                f"the phone at {where} went away",
-                _last(error),
-                "look at its log; then run the same command again",
-            ) from error
+            raise DeviceError(f"the phone at {where} went away", last_line(error), _RETRY) from error
         raise
 
 
-def _open_host(tracker: str) -> str:
-    """What ``serve`` needs beside a tracker of another machine, which sends clients to the phone's own address."""
-    from tvm_codl.device.reference.serve import is_loopback
-
-    return "" if is_loopback(tracker) else " --host 0.0.0.0"
-
-
-def _session(
+def _open_session(
     place: Tracker | Proxy | Direct, session_s: float, timeout_s: float
 ) -> tuple[rpc.RPCSession, tuple[str, int]]:
     """A session, and the address that it is connected to."""
@@ -196,44 +195,64 @@ def _session(
     try:
         socket.create_connection((place.host, place.port), timeout=PATIENCE_S).close()
     except OSError as error:
-        kind = "proxy" if isinstance(place, Proxy) else "phone"
-        start = "python -m tvm.exec.rpc_proxy" if isinstance(place, Proxy) else "tvm-codl serve"
-        raise DeviceError(
-            f"no {kind} at {place.host}:{place.port}", str(error), f"{start} --port {place.port}"
-        ) from error
+        kind, start = (
+            ("proxy", "python -m tvm.exec.rpc_proxy") if isinstance(place, Proxy) else ("phone", "tvm-codl serve")
+        )
+        what = f"no {kind} at {place.host}:{place.port}"
+        raise DeviceError(what, str(error), f"{start} --port {place.port}") from error
     return rpc.connect(place.host, place.port, place.key, session_timeout=limit), (place.host, place.port)
 
 
 def _await_key(place: Tracker, patience_s: float) -> None:
     until = time.monotonic() + patience_s
+    where = f"{place.host}:{place.port}"
     while place.key not in (keys := tracker_summary(place.host, place.port)):
         if time.monotonic() > until:
-            known = ", ".join(sorted(keys)) or "none"
+            # A tracker of another machine sends clients to the phone's own address.
+            host = "" if is_loopback(place.host) else " --host 0.0.0.0"
             raise DeviceError(
-                f"no phone serves the key {place.key!r} at tracker {place.host}:{place.port}",
-                f"keys there: {known}",
-                f"tvm-codl serve{_open_host(place.host)} --tracker {place.host}:{place.port} --key {place.key}",
+                f"no phone serves the key {place.key!r} at tracker {where}",
+                f"keys there: {', '.join(sorted(keys)) or 'none'}",
+                f"tvm-codl serve{host} --tracker {where} --key {place.key}",
             )
         time.sleep(FIRST_PAUSE_S)
 
 
-def _close(remote: rpc.RPCSession) -> None:
-    """Ends the session now: left to Python, it would last as long as any reference to it, and the phone with it."""
-    with contextlib.suppress(Exception):  # a session that is broken is as good as closed
+def _close_session(remote: rpc.RPCSession) -> None:
+    """Ends the session now: Python would keep it, and the phone busy, as long as any reference lives."""
+    with contextlib.suppress(Exception):  # a broken session is as good as closed
         remote._sess.get_function("CloseRPCConnection")()
 
 
-def _profile(remote: rpc.RPCSession, where: str) -> DeviceProfile:
+def _read_profile(remote: rpc.RPCSession, where: str) -> DeviceProfile:
     try:
         ask = remote.get_function("codl.profile")
     except AttributeError as error:
-        raise DeviceError(
-            f"the server at {where} is not a tvm_codl phone", "it has no function codl.profile", "tvm-codl serve"
-        ) from error
-    check_same_build(remote, where)
+        what = f"the server at {where} is not a tvm_codl phone"
+        raise DeviceError(what, "it has no function codl.profile", "tvm-codl serve") from error
+    _check_build(remote, where)
     return DeviceProfile.from_json(str(ask()))
 
 
-def _last(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[-1] if lines else 'no message'}"
+def server_build(remote: rpc.RPCSession) -> ServerBuild | None:
+    """The build that a native server reports; None for the reference phone, which runs the sources themselves."""
+    try:
+        ask = remote.get_function("codl.build")
+    except AttributeError:
+        return None
+    return msgspec.json.decode(str(ask()), type=ServerBuild)
+
+
+def _check_build(remote: rpc.RPCSession, where: str) -> None:
+    """Raises :class:`DeviceError` if the server's co-executor or TVM differs: it would fail late and obscurely."""
+    build = server_build(remote)
+    if build is None or build.coexec == coexec_id():
+        return
+    command = f"python -m tvm_codl.runtime.server_build {build.platform}   and start that one on the phone: tvm-codl device push"
+    if build.kind == "app":
+        command = "python -m rpc_apps.android_rpc.build_apk   and: tvm-codl device install"
+    raise DeviceError(
+        f"the {build.kind} at {where} was built from another version",
+        f"its co-executor is {build.coexec} (TVM {build.tvm}, {build.platform}), the one installed here {coexec_id()}",
+        command,
+    )

@@ -9,10 +9,10 @@ from tvm_codl.runtime import opencl
 CPU_CORES, GPU_CORES = "CODL_CPU_CORES", "CODL_GPU_CORES"
 
 
-def halves() -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The cores that this process may use, the first half for the CPU and the rest for the GPU.
+def split_cores() -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The cores that this process may use: the first half for the CPU, the rest for the GPU.
 
-    On a single core both share it: all works, nothing overlaps.
+    A single core is shared: everything works, nothing overlaps.
     """
     cores = sorted(os.sched_getaffinity(0))
     half = max(1, len(cores) // 2)
@@ -20,25 +20,25 @@ def halves() -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def phone_environment() -> dict[str, str]:
-    """The variables that a phone's server process must be started with.
+    """The environment of a phone's server process.
 
-    TVM would pin its threads, and PoCL's workers would inherit the pinning and share their core; so TVM pins nothing,
-    the session pins itself to the CPU's cores, and the native plugin gives PoCL's workers the GPU's.
+    TVM would pin its threads, and PoCL's workers would inherit that and share their core.  So TVM pins nothing, the
+    session pins itself to the CPU's cores, and the native plugin pins PoCL's workers to the GPU's.
     """
-    cpu, gpu = halves()
+    cpu, gpu = split_cores()
     return {
         CPU_CORES: ",".join(map(str, cpu)),
         GPU_CORES: ",".join(map(str, gpu)),
         "TVM_BIND_THREADS": "0",
         "TVM_NUM_THREADS": str(len(cpu)),
         "OMP_NUM_THREADS": str(len(cpu)),
-        "OPENBLAS_NUM_THREADS": "1",  # a server with threads of its own could not fork its sessions safely
+        "OPENBLAS_NUM_THREADS": "1",  # a server with other threads could not fork safely
         "POCL_MAX_PTHREAD_COUNT": str(len(gpu)),
         "TOPHUB_LOCATION": "NONE",
         **opencl.environment(),
     }
 
 
-def named(variable: str) -> tuple[int, ...]:
-    """The cores that the environment names in ``variable``; empty if it names none."""
+def cores_from_env(variable: str) -> tuple[int, ...]:
+    """The cores listed in the environment's ``variable``; empty without it."""
     return tuple(int(core) for core in os.environ.get(variable, "").split(",") if core)

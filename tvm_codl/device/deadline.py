@@ -1,4 +1,4 @@
-"""Work that may never come back, bounded."""
+"""A time limit on calls that may never return."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Result = TypeVar("Result")
 
 
 class TimeUp(Exception):
-    """The work did not end in time.  ``thread`` still does it."""
+    """The work did not end in time.  ``thread`` still runs it."""
 
     def __init__(self, seconds: float, thread: threading.Thread) -> None:
         super().__init__(f"not done within {seconds:g} s")
         self.seconds, self.thread = seconds, thread
 
 
-def within(seconds: float, work: Callable[[], Result]) -> Result:
-    """The result of ``work``, done in a thread of its own, so that a peer that says nothing does not hold the caller.
+def call_within(seconds: float, work: Callable[[], Result]) -> Result:
+    """The result of ``work``, run in a thread of its own: a silent peer does not block the caller.
 
-    Raises what ``work`` raises, and :class:`TimeUp`.  Time in which this whole process stood still (a computer that
-    slept, a stopped job) does not count: the peer was not slow then.
+    Raises what ``work`` raises, and :class:`TimeUp`.  Time in which this whole process was stopped (a sleeping computer, a
+    stopped job) does not count: the peer was not slow then.
     """
     results: list[Result] = []
     errors: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""A phone of which only the kind is known: what a library is built for when no phone is at hand."""
+"""The profile of a phone of which only the platform is known: the target of a library built without a phone."""
 
 from __future__ import annotations
 
@@ -6,27 +6,26 @@ import platform as machine
 
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
-from tvm_codl.runtime.platforms import ANDROID_TRIPLE, LINUX_TRIPLE, name_of
+from tvm_codl.runtime.platforms import ANDROID_TRIPLE, LINUX_TRIPLE, name_of, triple_of
 
-#: What every arm64 processor has.
+#: Every arm64 processor has this.
 FEATURES = "+neon"
-#: Work-items in a group that every OpenCL GPU of a phone takes.
+#: Every phone GPU's OpenCL allows this many work-items in a group.
 WORK_GROUP = 128
-
-#: What OpenCL 1.2 asks of a device that has images and not the embedded profile (CL_DEVICE_IMAGE2D_MAX_WIDTH).
+#: OpenCL 1.2's minimum for a device with images and the full profile (CL_DEVICE_IMAGE2D_MAX_WIDTH).
 IMAGE_SIDE = 8192
 
 _TRIPLES = {"android-arm64": ANDROID_TRIPLE, "linux-arm64": LINUX_TRIPLE}
 
 
 def generic_profile(platform: str) -> DeviceProfile:
-    """Any phone of the platform ``android-arm64`` or ``linux-arm64``: armv8-a with NEON, and a modest GPU.
+    """A phone of the platform ``android-arm64`` or ``linux-arm64``: armv8-a with NEON, and a small GPU.
 
-    Raises :class:`UserError` for a platform of which nothing is known.
+    Raises :class:`UserError` for any other platform.
     """
     triple = _TRIPLES.get(platform)
     if triple is None:
-        raise UserError(f"nothing is known of any {platform}", f"there is {', '.join(_TRIPLES)}", "name a phone")
+        raise UserError(f"no profile of any {platform}", f"known: {', '.join(_TRIPLES)}", "name a phone")
     return DeviceProfile(
         name=f"any {platform}",
         arch="aarch64",
@@ -42,13 +41,12 @@ def generic_profile(platform: str) -> DeviceProfile:
 
 
 def check_platform(platform: str, profile: DeviceProfile) -> None:
-    """Raises :class:`UserError` where a phone of that profile is no ``platform``."""
-    words = profile.cpu_target.split()
-    triple = next((word.partition("=")[2] for word in words if word.startswith("-mtriple=")), "")
-    found = name_of(triple or (profile.arch if profile.arch != machine.machine() else ""))
-    if name_of(_TRIPLES.get(platform, "")) != found:
+    """Raises :class:`UserError` where the profile's phone is of another platform."""
+    triple = triple_of(profile.cpu_target)
+    actual = name_of(triple or (profile.arch if profile.arch != machine.machine() else ""))
+    if name_of(_TRIPLES.get(platform, "")) != actual:
         raise UserError(
             f"{profile.name} runs no library that is built for {platform}",
-            f"it is {profile.arch}{f', {triple}' if triple else ''}: {found}",
-            f"tvm-codl build MODEL --target {found}",
+            f"it is {profile.arch}{f', {triple}' if triple else ''}: {actual}",
+            f"tvm-codl build MODEL --target {actual}",
         )

@@ -1,4 +1,4 @@
-"""TVM RPC's opening words, from the server's side, with limits on what a stranger may send.
+"""TVM RPC's handshake from the server's side, with limits on what a stranger may send.
 
 Each side sends a magic number and a key with its length; the protocol is described in TVM's ``rpc/server.py``.
 """
@@ -16,6 +16,17 @@ LONGEST_KEY = 1024
 
 class Refused(Exception):
     """The peer is no TVM RPC client, or has the wrong key."""
+
+
+def dial(host: str, port: int, magic: int = base.RPC_MAGIC) -> socket.socket:
+    """A connection that has sent ``magic``.  Raises :class:`OSError`."""
+    conn = socket.create_connection((host, port), timeout=PATIENCE_S)
+    try:
+        conn.sendall(struct.pack("<i", magic))
+        return conn
+    except BaseException:
+        conn.close()
+        raise
 
 
 def read_exactly(conn: socket.socket, size: int) -> bytes:
@@ -44,8 +55,8 @@ def send_text(conn: socket.socket, text: str) -> None:
     conn.sendall(struct.pack("<i", len(data)) + data)
 
 
-def welcome(conn: socket.socket, key: str, match_key: str) -> float | None:
-    """Answers a client.  Returns its time limit in seconds, if it names one; raises :class:`Refused`."""
+def accept_client(conn: socket.socket, key: str, match_key: str) -> float | None:
+    """Answers a client.  Returns its time limit in seconds, if it sets one; raises :class:`Refused`."""
     conn.settimeout(PATIENCE_S)
     if read_number(conn) != base.RPC_MAGIC:
         raise Refused("not a TVM RPC client")
@@ -56,10 +67,10 @@ def welcome(conn: socket.socket, key: str, match_key: str) -> float | None:
     conn.sendall(struct.pack("<i", base.RPC_CODE_SUCCESS))
     send_text(conn, f"server:{key}")
     conn.setblocking(True)
-    return time_limit(words)
+    return parse_time_limit(words)
 
 
-def time_limit(words: list[str]) -> float | None:
+def parse_time_limit(words: list[str]) -> float | None:
     """The value of ``-timeout=SECONDS`` among a client's words."""
     for word in words:
         if word.startswith("-timeout="):

@@ -1,24 +1,22 @@
-"""Power: what a phone draws in each state of its two processors, and the files in which a person writes that down."""
+"""A phone's power draw in each state of its two processors, and files of it."""
 
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 
 import msgspec
 
-from tvm_codl.errors import UserError
+from tvm_codl.device.facts_file import read_facts
 
-_LINE = re.compile(r"([A-Za-z_]\w*)\s*:\s*(.*?)\s*")
-_NEXT = "write four lines, idle_w, cpu_w, gpu_w and both_w, each with the watts that the whole phone draws then"
+_NEXT = "write four lines, idle_w, cpu_w, gpu_w and both_w, each with the watts of the whole phone in that state"
 
 
 class Power(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Watts of the whole phone: with both processors idle, with only the CPU or only the GPU busy, with both busy.
 
-    There are no defaults: no phone is like another.  Raises :class:`ValueError` for what is no power, and where a busy
-    processor is said to draw less than an idle one.
+    No defaults: phones differ.  Raises :class:`ValueError` for a negative or infinite power, and where a busy processor
+    draws less than an idle one.
     """
 
     idle_w: float
@@ -37,33 +35,8 @@ class Power(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_power(path: str | Path) -> Power:
-    """The table in a file: JSON, or flat YAML with one ``name: watts`` a line.
+    """The power table in a YAML or JSON file.
 
-    Raises :class:`UserError` with the file and the evidence for one that cannot be read or says something else.
+    Raises :class:`UserError` with the file and the evidence for one that cannot be read or is not valid.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"the power table {path} cannot be read", str(error), _NEXT) from error
-    try:
-        if text.lstrip().startswith("{"):
-            return msgspec.json.decode(text, type=Power)
-        return msgspec.convert(_lines(text), Power)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise UserError(f"{path} is no power table", str(error), _NEXT) from error
-
-
-def _lines(text: str) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.partition("#")[0].strip()
-        if not words:
-            continue
-        match = _LINE.fullmatch(words)
-        if match is None or match[1] in found:
-            raise ValueError(f"line {number}: {line!r} is {'given twice' if match else 'not name: watts'}")
-        try:
-            found[match[1]] = float(match[2])
-        except ValueError as error:
-            raise ValueError(f"line {number}: {match[2]!r} is no number") from error
-    return found
+    return read_facts(path, Power, _NEXT, strict=False)

@@ -1,19 +1,18 @@
-"""What is known about a phone."""
+"""The facts of a phone."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from tvm_codl.device.power import Power
-from tvm_codl.device.soc import Soc, read_soc
+from tvm_codl.device.soc import Soc
 
 
 class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Equal cores of a CPU: their numbers, highest clock in MHz, Linux's capacity (1024 is the fastest core's) and the
-    design as ``implementer:part``.  0 and empty: not told."""
+    """Equal cores of a CPU: their numbers, highest clock in MHz, Linux's capacity (1024: the fastest core) and the design
+    as ``implementer:part``.  0 and empty: unknown."""
 
     cores: tuple[int, ...]
     max_mhz: int = 0
@@ -35,16 +34,16 @@ class DeviceProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     """Facts that the phone itself reports; 0, empty or False where it does not.  JSON by :meth:`to_json`.
 
     ``name`` identifies the phone in records.  ``cpu_cores`` and ``gpu_cores`` are the core numbers that each processor may
-    use; ``gpu_cores`` is empty where the GPU is no CPU in disguise.  ``local_memory`` and all other sizes are in bytes.
-    ``build_id`` changes with the runtime that executes: times measured on one build are not those of another.
+    use; ``gpu_cores`` is empty for a real GPU.  ``local_memory`` and all other sizes are in bytes.  ``build_id`` changes
+    with the runtime: times of one build do not hold for another.
 
     The facts of CoDL's formulas (:class:`~tvm_codl.device.soc.Soc`) are ``global_mem_cache_size``, ``compute_units``,
-    ``max_work_group`` (CoDL's ``max_work_group_size``) and ``kernel_wave_size``.  ``memory_kind`` is ``unified`` where
-    both processors see the same memory through map and unmap, ``svm`` where they do without (fine-grained shared
-    virtual memory), ``discrete`` where data is copied.  ``vector_width`` is the preferred one for float32, in values;
-    ``image2d`` the largest image's width and height in pixels, (0, 0) without images; ``device_queues`` how many
-    queues a kernel may enqueue to, ``device_queue_size`` the size of one and ``device_events`` the events in use at once.
-    ``power`` is what a person measured of it; no phone tells that itself.
+    ``max_work_group`` (CoDL's ``max_work_group_size``) and ``kernel_wave_size``.  ``memory_kind`` is ``unified`` where both
+    processors share memory through map and unmap, ``svm`` where they need no map (fine-grained shared virtual memory),
+    ``discrete`` where data is copied.  ``vector_width`` is the preferred number of float32 values; ``image2d`` the largest
+    image's width and height in pixels, (0, 0) without images; ``device_queues`` the number of queues that a kernel may
+    enqueue to, ``device_queue_size`` the size of one, ``device_events`` the events in use at once.  ``power`` is measured
+    by a person; no phone reports it.
     """
 
     name: str
@@ -83,19 +82,12 @@ class DeviceProfile(msgspec.Struct, frozen=True, omit_defaults=True):
         """The facts under CoDL's names."""
         return Soc(self.global_mem_cache_size, self.compute_units, self.max_work_group, self.kernel_wave_size)
 
-    def with_soc(self, path: str | Path) -> DeviceProfile:
-        """This profile with the facts of one of CoDL's files in place of what the device told.
-
-        Raises :class:`~tvm_codl.errors.UserError` for a file that says something else.
-        """
-        told, file = self.soc, read_soc(path)
-        return msgspec.structs.replace(
-            self,
-            global_mem_cache_size=file.global_mem_cache_size or told.global_mem_cache_size,
-            compute_units=file.compute_units or told.compute_units,
-            max_work_group=file.max_work_group_size or told.max_work_group_size,
-            kernel_wave_size=file.kernel_wave_size or told.kernel_wave_size,
-        )
+    def with_soc(self, soc: Soc) -> DeviceProfile:
+        """This profile with the known facts of ``soc`` in place of what the device reported."""
+        known = {name: value for name in soc.__struct_fields__ if (value := getattr(soc, name))}
+        if "max_work_group_size" in known:
+            known["max_work_group"] = known.pop("max_work_group_size")
+        return msgspec.structs.replace(self, **known)
 
     def to_json(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -104,8 +96,3 @@ class DeviceProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     def from_json(cls, text: str) -> DeviceProfile:
         """Also reads what an older or newer server reports: missing facts are unknown, others are ignored."""
         return msgspec.json.decode(text, type=cls)
-
-
-def soc_yaml(profile: DeviceProfile) -> str:
-    """The facts of a profile as one of CoDL's files; unknown ones are left out."""
-    return profile.soc.to_yaml()

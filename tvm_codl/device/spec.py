@@ -1,4 +1,4 @@
-"""Which phone the user means."""
+"""How a phone is addressed."""
 
 from __future__ import annotations
 
@@ -8,31 +8,25 @@ from tvm_codl.errors import UsageError
 
 
 class Local(msgspec.Struct, frozen=True):
-    """The reference phone on this machine, started for the occasion."""
+    """The reference phone on this machine, started on demand."""
 
 
-class Tracker(msgspec.Struct, frozen=True):
+class _Address(msgspec.Struct, frozen=True):
+    host: str
+    port: int
+    key: str
+
+
+class Tracker(_Address, frozen=True):
     """Any free phone that serves ``key`` at a tracker."""
 
-    host: str
-    port: int
-    key: str
 
-
-class Proxy(msgspec.Struct, frozen=True):
+class Proxy(_Address, frozen=True):
     """The phone that serves ``key`` behind a proxy."""
 
-    host: str
-    port: int
-    key: str
 
-
-class Direct(msgspec.Struct, frozen=True):
+class Direct(_Address, frozen=True):
     """A phone that listens at an address."""
-
-    host: str
-    port: int
-    key: str
 
 
 Spec = Local | Tracker | Proxy | Direct
@@ -40,12 +34,12 @@ Spec = Local | Tracker | Proxy | Direct
 
 def parse_spec(tracker: str, proxy: str, key: str) -> Spec:
     """The phone that the command line's options name.  Raises :class:`UsageError` for an address that is none."""
-    from tvm_codl.device.reference.serve import address
+    from tvm_codl.device.reference.serve import parse_address
 
     if tracker and proxy:
         raise UsageError("--rpc-tracker and --rpc-proxy exclude each other")
     if tracker or proxy:
         if not key:
             raise UsageError("which phone?", "--rpc-key is missing", "add --rpc-key KEY")
-        return (Tracker if tracker else Proxy)(*address(tracker or proxy), key)
+        return (Tracker if tracker else Proxy)(*parse_address(tracker or proxy), key)
     return Local()

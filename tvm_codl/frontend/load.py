@@ -12,11 +12,10 @@ from tvm import relay
 
 from tvm_codl.errors import CodlError, UserError
 from tvm_codl.frontend import zoo
-from tvm_codl.frontend.layout import to_nhwc
-from tvm_codl.frontend.model import LoadedModel, Model, Shape
 from tvm_codl.frontend.onnx_constants import prepare_constants
 from tvm_codl.frontend.onnx_file import CHECK, input_dtype, input_shapes, read_onnx, real_inputs
-from tvm_codl.frontend.simplify import simplify
+from tvm_codl.relay.model import LoadedModel, Shape
+from tvm_codl.relay.pipeline import simplify
 
 ZOO_PREFIX = "zoo:"
 
@@ -24,10 +23,10 @@ ZOO_PREFIX = "zoo:"
 def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> LoadedModel:
     """The network in ``source``, an ONNX path or ``zoo:NAME``, at static shapes.
 
-    ``shapes`` gives the shape of inputs whose shape is dynamic in the file, in the file's own layout.  The module is
-    simplified for inference, has its weights bound as constants and works in NHWC; its inputs and outputs keep the
-    ONNX layout.  Raises :class:`UserError` for a file that is no ONNX, an unknown zoo name, an operator that Relay's
-    importer does not know or computes otherwise, and a dynamic shape that ``shapes`` does not fix.
+    ``shapes`` fixes inputs of dynamic shape, in the file's layout.  The module is simplified for inference, has its
+    weights bound as constants and works in NHWC; its inputs and outputs keep the ONNX layout.  Raises :class:`UserError`
+    for a file that is no ONNX, an unknown zoo name, an operator that Relay's importer does not know or computes
+    otherwise, and a dynamic shape that ``shapes`` does not fix.
     """
     given = dict(shapes or {})
     sample = None
@@ -42,23 +41,19 @@ def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> Loaded
     proto = read_onnx(path)
     fixed = input_shapes(proto, given, path)
     dtypes = {value.name: input_dtype(value) for value in real_inputs(proto)}
-    model = Model(
-        name=name,
-        source=source,
-        inputs=tuple((key, shape, dtypes[key]) for key, shape in fixed.items()),
-        outputs=tuple(value.name for value in proto.graph.output),
-    )
-    return LoadedModel(model=model, module=_import(proto, fixed, path), onnx_path=path, sample=sample)
+    inputs = tuple((key, shape, dtypes[key]) for key, shape in fixed.items())
+    outputs = tuple(value.name for value in proto.graph.output)
+    return LoadedModel(name, inputs, outputs, _import(proto, fixed, path), path, sample)
 
 
 def _import(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path: Path) -> tvm.IRModule:
     logging.getLogger("from_onnx").setLevel(logging.ERROR)
     try:
         prepare_constants(proto, shapes, path)
-        # freeze_params=True folds every weight by compiling a kernel for it, several times slower than binding.
+        # freeze_params=True compiles a kernel for every weight: several times slower than binding.
         module, weights = relay.frontend.from_onnx(proto, shape=dict(shapes), freeze_params=False)
         module["main"] = relay.build_module.bind_params_by_name(module["main"], weights)
-        return to_nhwc(simplify(relay.transform.InferType()(module)))
+        return simplify(module)
     except CodlError:
         raise
     except tvm.error.OpNotImplemented as error:
@@ -68,7 +63,7 @@ def _import(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path: Path) -> 
             f"operator set {max(o.version for o in proto.opset_import)}, TVM {tvm.__version__}",
             "export the model with other operators, e.g. by onnxsim or a lower opset_version",
         ) from error
-    except Exception as error:  # importer and passes raise whatever they do: assertions, key and value errors
+    except Exception as error:  # importer and passes raise assertions, key errors, value errors
         lines = str(error).strip().splitlines()
         raise UserError(
             f"{path.name} cannot be imported into Relay",

@@ -1,4 +1,4 @@
-"""Reading an ONNX file: what it is not, what shapes it has, what it needs from the user."""
+"""Reading an ONNX file, and the shapes and types of its inputs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from tvm_codl.errors import UserError
-from tvm_codl.frontend.model import Shape
+from tvm_codl.relay.model import Shape
 
 CHECK = "python -c 'import onnx, sys; onnx.checker.check_model(sys.argv[1])' {}"
-SAMPLE = 224  # stands for an unknown height or width in the --shape option that an error proposes
+SAMPLE = 224  # height or width in the --shape option that an error proposes
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:
@@ -35,8 +35,8 @@ def read_onnx(path: Path) -> onnx.ModelProto:
 def input_shapes(proto: onnx.ModelProto, given: Mapping[str, Shape], path: Path) -> dict[str, Shape]:
     """The static shape of each input: the file's own, or the one ``given``.
 
-    Raises :class:`UserError` for a dynamic dimension that no option fixes, an option for an input that does not exist
-    and an option that contradicts the file.
+    Raises :class:`UserError` for a dynamic dimension that is not given, and for a given input or shape that contradicts
+    the file.
     """
     declared = {value.name: _dimensions(value) for value in real_inputs(proto)}
     for name, shape in given.items():
@@ -75,11 +75,11 @@ def input_dtype(value: onnx.ValueInfoProto) -> str:
 
 
 def _dimensions(value: onnx.ValueInfoProto) -> list[tuple[int | None, str]]:
-    """For each axis its size, or None if dynamic, and what to call it."""
+    """For each axis its size, or None if dynamic, and its label."""
     dims: list[tuple[int | None, str]] = []
     for dim in value.type.tensor_type.shape.dim:
-        known = dim.HasField("dim_value") and dim.dim_value > 0
-        dims.append((dim.dim_value, str(dim.dim_value)) if known else (None, dim.dim_param or "?"))
+        static = dim.HasField("dim_value") and dim.dim_value > 0
+        dims.append((dim.dim_value, str(dim.dim_value)) if static else (None, dim.dim_param or "?"))
     return dims
 
 

@@ -1,4 +1,4 @@
-"""A picture with text in it, drawn here so that where the words are is known."""
+"""A picture with words at known places, drawn here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer that a network should give: onnxruntime's."""
+"""Reference outputs, by onnxruntime."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnxruntime
 
-from tvm_codl.frontend.model import LoadedModel
+from tvm_codl.relay.model import LoadedModel
 
 
 def reference_outputs(model: LoadedModel, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:

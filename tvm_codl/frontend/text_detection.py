@@ -1,4 +1,4 @@
-"""Around PP-OCR's detection network: a picture becomes its input, its probability map becomes boxes."""
+"""PP-OCR's text detection: from a picture to the network's input, from its probability map to boxes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a split rule is asked and what it answers."""
+"""What a split rule is asked and what it answers, and the table that rules are entered in."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tvm_codl.graph.many import lower, upper
 from tvm_codl.graph.opgraph import Shape
 from tvm_codl.graph.slab import Need, Slab
 
@@ -45,6 +46,34 @@ class Answer(msgspec.Struct, frozen=True):
 
 Rule = Callable[[Case, Slab], Answer]
 
+#: How much an operator weighs: the heaviest of a fused operator is its anchor.
+ELEMENTWISE, MOVING, REDUCING, HEAVY = range(4)
+
+
+class Row(msgspec.Struct, frozen=True):
+    """What the table says of an operator: its rule, its weight, and its flops (for each value of the result, or in all)."""
+
+    split: Rule
+    weight: int
+    flops: int | Callable[[Case], int]
+
+
+RULES: dict[str, Row] = {}
+
+
+def rule(*operators: str, weight: int = ELEMENTWISE, flops: int | Callable[[Case], int] = 0) -> Callable[[Rule], Rule]:
+    """Enters a function into the table as the split rule of ``operators``, with their weight and flops.
+
+    The function answers for one cut.  It is also called with many at once (:mod:`.many`), so it must not change a number
+    in place, nor convert it (``int(want.lo)``).
+    """
+
+    def enter(split: Rule) -> Rule:
+        RULES.update(dict.fromkeys(operators, Row(split, weight, flops)))
+        return split
+
+    return enter
+
 
 def axis_of(axis: int, rank: int) -> int:
     """A possibly negative axis, counted from the front."""
@@ -81,7 +110,7 @@ def window_rows(want: Slab, rows: int, axis: int, kernel: int, stride: int, befo
     """
     first = want.lo * stride - before
     last = (want.hi - 1) * stride - before + kernel
-    lo, hi = max(first, 0), min(last, rows)
+    lo, hi = upper(first, 0), lower(last, rows)
     if lo >= hi:
         raise NoSplit("the piece would read nothing but padding")
     return Slab(axis, lo, hi), lo - first, last - hi

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from math import prod
 
-from tvm_codl.graph.rule import Answer, Case, NoSplit, at_multiples, axis_of, letters
+from tvm_codl.graph.many import lower, upper
+from tvm_codl.graph.rule import HEAVY, MOVING, Answer, Case, NoSplit, at_multiples, axis_of, letters, rule
 from tvm_codl.graph.slab import Slab
 
 
+@rule("concatenate", weight=MOVING)
 def concatenate(case: Case, want: Slab) -> Answer:
     """Along its own axis a piece reads from some arguments a part, from others nothing."""
     if axis_of(case.attrs["axis"], len(case.result)) != want.axis:
@@ -15,12 +17,13 @@ def concatenate(case: Case, want: Slab) -> Answer:
     parts, start = [], 0
     for shape in case.args:
         extent = shape[want.axis]
-        lo, hi = (min(max(edge - start, 0), extent) for edge in (want.lo, want.hi))
+        lo, hi = (lower(upper(edge - start, 0), extent) for edge in (want.lo, want.hi))
         parts.append(Slab(want.axis, lo, hi))
         start += extent
     return Answer(tuple(parts))
 
 
+@rule("stack", weight=MOVING)
 def stack(case: Case, want: Slab) -> Answer:
     new = axis_of(case.attrs["axis"], len(case.result))
     if want.axis == new:
@@ -29,6 +32,7 @@ def stack(case: Case, want: Slab) -> Answer:
     return Answer((Slab(axis, want.lo, want.hi),) * len(case.args))
 
 
+@rule("nn.pad", weight=MOVING)
 def pad(case: Case, want: Slab) -> Answer:
     """Padding stays only at the true border; a reflected one needs as many rows beside it."""
     axis, mode = want.axis, case.attrs["pad_mode"]
@@ -36,8 +40,8 @@ def pad(case: Case, want: Slab) -> Answer:
     before = case.attrs["pad_width"][axis][0]
     if before < 0 or case.attrs["pad_width"][axis][1] < 0:
         raise NoSplit("padding is negative")
-    lo, hi = max(want.lo - before, 0), min(want.hi - before, extent)
-    head, tail = max(0, before - want.lo), max(0, want.hi - before - extent)
+    lo, hi = upper(want.lo - before, 0), lower(want.hi - before, extent)
+    head, tail = upper(before - want.lo, 0), upper(want.hi - before - extent, 0)
     if mode == "reflect" and head:
         lo, hi = 0, max(hi, min(extent, head + 1))
     if mode == "reflect" and tail:
@@ -51,12 +55,14 @@ def pad(case: Case, want: Slab) -> Answer:
     return Answer((Slab(axis, lo, hi), *(None,) * (len(case.args) - 1)), {"pad_width": widths}, makes)
 
 
+@rule("transpose", weight=MOVING)
 def transpose(case: Case, want: Slab) -> Answer:
     rank = len(case.result)
     axes = case.attrs.get("axes") or range(rank - 1, -1, -1)
     return Answer((Slab(axis_of(list(axes)[want.axis], rank), want.lo, want.hi),))
 
 
+@rule("layout_transform", weight=MOVING)
 def layout_transform(case: Case, want: Slab) -> Answer:
     """A permutation of letters; blocked layouts only along the axes that are not blocked."""
     source, target = case.attrs["src_layout"], case.attrs["dst_layout"]
@@ -65,6 +71,7 @@ def layout_transform(case: Case, want: Slab) -> Answer:
     return Answer((Slab(source.index(target[want.axis]), want.lo, want.hi),))
 
 
+@rule("strided_slice", weight=MOVING)
 def strided_slice(case: Case, want: Slab) -> Answer:
     """A slice with positive steps.  The piece states begin, end and step of every axis."""
     (data,) = case.args
@@ -100,6 +107,7 @@ def slice_bounds(attrs: dict[str, object], data: tuple[int, ...]) -> tuple[list[
     return begins, steps
 
 
+@rule("squeeze", weight=MOVING)
 def squeeze(case: Case, want: Slab) -> Answer:
     (data,) = case.args
     given = case.attrs.get("axis")
@@ -112,6 +120,7 @@ def squeeze(case: Case, want: Slab) -> Answer:
     return Answer((Slab(kept[want.axis], want.lo, want.hi),), {"axis": sorted(gone)})
 
 
+@rule("expand_dims", weight=MOVING)
 def expand_dims(case: Case, want: Slab) -> Answer:
     first, count = axis_of(case.attrs["axis"], len(case.args[0]) + 1), case.attrs["num_newaxis"]
     if first <= want.axis < first + count:
@@ -129,33 +138,27 @@ def _kept_axis(case: Case, want: Slab) -> Slab:
     raise NoSplit(f"reshape of {source} to {result} does not keep axis {want.axis}")
 
 
+@rule("reshape", weight=MOVING)
 def reshape(case: Case, want: Slab) -> Answer:
     shape = list(case.result)
     shape[want.axis] = want.extent
     return Answer((_kept_axis(case, want),), {"newshape": shape, "allowzero": False})
 
 
+@rule("nn.batch_flatten", weight=MOVING)
 def batch_flatten(case: Case, want: Slab) -> Answer:
     return Answer((_kept_axis(case, want),))
 
 
-def depth_to_space(case: Case, want: Slab) -> Answer:
-    """Rows are cut between blocks: a row of the source makes ``block_size`` rows."""
-    layout = letters(case.attrs["layout"], 4)
-    letter, block = layout[want.axis], case.attrs["block_size"]
+@rule("nn.depth_to_space", "nn.space_to_depth", weight=HEAVY)
+def blocks(case: Case, want: Slab) -> Answer:
+    """Rows are cut between blocks: a row of the deep tensor is ``block_size`` rows of the other."""
+    letter, block = letters(case.attrs["layout"], 4)[want.axis], case.attrs["block_size"]
     if letter == "N":
         return Answer((want,))
     if letter == "C":
-        raise NoSplit("channels that become rows and columns")
+        raise NoSplit("channels that become rows and columns, or come from them")
+    if case.op == "nn.space_to_depth":
+        return Answer((Slab(want.axis, want.lo * block, want.hi * block),))
     at_multiples(want, block, f"rows are cut between blocks of {block}")
     return Answer((Slab(want.axis, want.lo // block, want.hi // block),))
-
-
-def space_to_depth(case: Case, want: Slab) -> Answer:
-    layout = letters(case.attrs["layout"], 4)
-    letter, block = layout[want.axis], case.attrs["block_size"]
-    if letter == "N":
-        return Answer((want,))
-    if letter == "C":
-        raise NoSplit("channels that come from rows and columns")
-    return Answer((Slab(want.axis, want.lo * block, want.hi * block),))

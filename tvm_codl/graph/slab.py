@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 
+from tvm_codl.graph.many import lower, upper
+
 
 class Slab(msgspec.Struct, frozen=True):
-    """Indices ``lo <= i < hi`` of ``axis``, everything of the other axes.  ``lo == hi``: nothing is needed."""
+    """Indices ``lo <= i < hi`` of ``axis``, everything of the other axes.  ``lo == hi``: nothing is needed.
+
+    With :class:`~.many.Many` for ``lo`` and ``hi``: as many slabs, of one axis.
+    """
 
     axis: int
     lo: int
@@ -48,22 +53,24 @@ def shape_of(shape: tuple[int, ...], need: Need) -> tuple[int, ...]:
     return (*shape[: need.axis], need.extent, *shape[need.axis + 1 :])
 
 
-def hull(needs: Iterable[Need]) -> Need:
+def hull(needs: Sequence[Need]) -> Need:
     """The smallest part that contains all ``needs``: one slab if they share an axis, else the whole.
 
-    Empty parts count for nothing; if all are empty, so is the hull.  ``needs`` must not be empty.
+    Empty parts count for nothing; if all are empty, or there are none, so is the hull.
     """
-    found: Slab | None = None
-    nothing: Slab | None = None
+    if len(needs) == 1:
+        return needs[0]
+    result: Slab | None = None
+    nothing = Slab(0, 0, 0)
     for need in needs:
         if need is None:
             return None
         if need.empty:
             nothing = need
-        elif found is None:
-            found = need
-        elif found.axis != need.axis:
+        elif result is None:
+            result = need
+        elif result.axis != need.axis:
             return None
         else:
-            found = Slab(need.axis, min(found.lo, need.lo), max(found.hi, need.hi))
-    return nothing if found is None else found
+            result = Slab(need.axis, lower(result.lo, need.lo), upper(result.hi, need.hi))
+    return nothing if result is None else result

@@ -35,13 +35,13 @@ def _schedule_stages(attrs: Any, outs: Any, target: tvm.target.Target) -> Any:
 
 
 def _operations(outs: Any) -> list[te.Operation]:
-    found = [t.op for t in outs]
-    for op in found:
-        found.extend(t.op for t in op.input_tensors if t.op not in found)
-    return found
+    operations = [t.op for t in outs]
+    for op in operations:
+        operations.extend(t.op for t in op.input_tensors if t.op not in operations)
+    return operations
 
 
-def _one(compute: Any, schedule: Any, name: str) -> relay.op.OpStrategy:
+def _implement(compute: Any, schedule: Any, name: str) -> relay.op.OpStrategy:
     strategy = registry.OpStrategy()
     strategy.add_implementation(compute, schedule, name=name)
     return strategy
@@ -51,36 +51,30 @@ def _is_float(*tensors: Any) -> bool:
     return all(t.dtype == "float32" for t in tensors)
 
 
-def _global_pool(reduce: Any) -> Any:
+def _global_pool(mean: bool) -> Any:
     """One result for each channel: TVM's own windows have extents that it cannot simplify."""
 
     def compute(attrs: Any, inputs: Any, out_type: Any) -> Any:
-        axes = [i for i, name in enumerate(str(attrs.layout)) if name in "HW"]
-        return [reduce(inputs[0], axes)]
+        (data,), axes = inputs, [i for i, name in enumerate(str(attrs.layout)) if name in "HW"]
+        if not mean:
+            return [topi.max(data, axes, keepdims=True)]
+        count = math.prod(int(data.shape[axis]) for axis in axes)
+        return [topi.multiply(topi.sum(data, axes, keepdims=True), tvm.tir.const(1.0 / count, data.dtype))]
 
     return compute
 
 
-def _mean(data: te.Tensor, axes: list[int]) -> te.Tensor:
-    count = math.prod(int(data.shape[axis]) for axis in axes)
-    return topi.multiply(topi.sum(data, axes, keepdims=True), tvm.tir.const(1.0 / count, data.dtype))
+_COMPUTES = {"nn.global_avg_pool2d": _global_pool(True), "nn.global_max_pool2d": _global_pool(False)}
 
 
-_COMPUTES = {
-    "nn.global_avg_pool2d": _global_pool(_mean),
-    "nn.global_max_pool2d": _global_pool(lambda data, axes: topi.max(data, axes, keepdims=True)),
-}
-
-
-def _strategy_of(compute: Any) -> Any:
-    return lambda attrs, inputs, out_type, target: _one(compute, _schedule_stages, "stages.codl")
+def _strategy_of(compute: Any, name: str = "stages.codl") -> Any:
+    return lambda attrs, inputs, out_type, target: _implement(compute, _schedule_stages, name)
 
 
 def _register_stages() -> None:
     """Takes over each operator that has one compute for all targets and is element-wise, a reduction or a pooling.
 
-    TVM copies such operators' schedules, target by target, when it is imported; a later registration with the schedule
-    itself would not be seen.
+    It registers strategies: TVM copies these operators' schedules per target on import, and would not see a later one.
     """
     for name in tvm.ir.Op.list_op_names():
         operator = tvm.ir.Op.get(name)
@@ -99,7 +93,7 @@ def _exponential_strategy(name: str, ours: Any) -> Any:
 
     def strategy(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
         compute = (lambda attrs, inputs, out_type: [ours(inputs[0])]) if _is_float(*inputs) else plain
-        return _one(compute, _schedule_stages, "stages.codl")
+        return _implement(compute, _schedule_stages, "stages.codl")
 
     return strategy
 
@@ -115,36 +109,38 @@ for _name, _compute, _key in (
     )
 
 
-@stock.generic.softmax_strategy.register(CPU_KEY)
-def _softmax_cpu(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
-    compute = exponential.softmax if _is_float(*inputs) else topi.nn.softmax
-    return _one(stock.generic.wrap_compute_softmax(compute), _schedule_stages, "softmax.codl")
-
-
 def _fallback(name: str, gpu: bool) -> Any:
     """TVM's own strategy of the other keys of our targets."""
     return getattr(stock.cuda if gpu else stock.x86, f"{name}_{'cuda' if gpu else 'cpu'}")
 
 
-@stock.generic.concatenate_strategy.register(KEY)
-def _concatenate(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
-    return _one(stock.generic.wrap_compute_concat(topi.concatenate), _schedule_stages, "concatenate.codl")
+def _softmax(x: te.Tensor, axis: int) -> te.Tensor:
+    return (exponential.softmax if _is_float(x) else topi.nn.softmax)(x, axis)
 
 
-@stock.generic.layout_transform_strategy.register(KEY)
-def _layout_transform(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
-    compute = stock.generic.wrap_compute_layout_transform(topi.layout_transform)
-    return _one(compute, _schedule_stages, "layout_transform.codl")
+def _register_computes() -> None:
+    softmax = stock.generic.wrap_compute_softmax
+    for generic, key, compute, name in (
+        (stock.generic.softmax_strategy, CPU_KEY, softmax(_softmax), "softmax.codl"),
+        (stock.generic.softmax_strategy, KEY, softmax(topi.nn.softmax), "softmax.codl"),
+        (stock.generic.log_softmax_strategy, KEY, softmax(topi.nn.log_softmax), "log_softmax.codl"),
+        (
+            stock.generic.concatenate_strategy,
+            KEY,
+            stock.generic.wrap_compute_concat(topi.concatenate),
+            "concatenate.codl",
+        ),
+        (
+            stock.generic.layout_transform_strategy,
+            KEY,
+            stock.generic.wrap_compute_layout_transform(topi.layout_transform),
+            "layout_transform.codl",
+        ),
+    ):
+        generic.register(key)(_strategy_of(compute, name))
 
 
-@stock.generic.softmax_strategy.register(KEY)
-def _softmax(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
-    return _one(stock.generic.wrap_compute_softmax(topi.nn.softmax), _schedule_stages, "softmax.codl")
-
-
-@stock.generic.log_softmax_strategy.register(KEY)
-def _log_softmax(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
-    return _one(stock.generic.wrap_compute_softmax(topi.nn.log_softmax), _schedule_stages, "log_softmax.codl")
+_register_computes()
 
 
 @stock.generic.conv2d_strategy.register(KEY)
@@ -155,16 +151,18 @@ def _conv2d(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -
     if _is_float(data, kernel) and layout == "NHWC":
         channels = int(out_type.shape[3])
         if groups == 1 and (kernel_layout == "HWIO" or _PACKED.match(kernel_layout)):
-            return _one(wrap(conv.conv2d), schedule(conv.schedule_conv2d), "conv2d_nhwc.codl")
+            return _implement(wrap(conv.conv2d), schedule(conv.schedule_conv2d), "conv2d_nhwc.codl")
         if groups == int(data.shape[3]) == int(kernel.shape[2]) and kernel_layout == "HWOI":
             compute, scheduled = depthwise.depthwise_conv2d, depthwise.schedule_depthwise
-            return _one(wrap(compute), schedule(scheduled), "depthwise_conv2d_nhwc.codl")
+            return _implement(wrap(compute), schedule(scheduled), "depthwise_conv2d_nhwc.codl")
         if kernel_layout == "HWIO" and channels % groups == 0:
-            return _one(wrap(topi.nn.group_conv2d_nhwc, has_groups=True), _schedule_stages, "group_conv2d_nhwc.codl")
+            return _implement(
+                wrap(topi.nn.group_conv2d_nhwc, has_groups=True), _schedule_stages, "group_conv2d_nhwc.codl"
+            )
     if layout == "NCHW" and is_gpu(target):
         # TVM's own schedules for OpenCL use barriers and local memory.
         plain = topi.nn.conv2d_nchw if groups == 1 else topi.nn.group_conv2d_nchw
-        return _one(wrap(plain, has_groups=groups > 1), _schedule_stages, "conv2d_nchw.codl")
+        return _implement(wrap(plain, has_groups=groups > 1), _schedule_stages, "conv2d_nchw.codl")
     return _fallback("conv2d_strategy", is_gpu(target))(attrs, inputs, out_type, target)
 
 
@@ -173,7 +171,7 @@ def _conv2d_transpose(attrs: Any, inputs: Any, out_type: Any, target: tvm.target
     groups = int(attrs.groups)
     plain = topi.nn.conv2d_transpose_nchw if groups == 1 else topi.nn.group_conv2d_transpose_nchw
     compute = stock.generic.wrap_compute_conv2d_transpose(plain, has_groups=groups > 1)
-    return _one(compute, _schedule_stages, "conv2d_transpose_nchw.codl")
+    return _implement(compute, _schedule_stages, "conv2d_transpose_nchw.codl")
 
 
 @stock.generic.dense_strategy.register(KEY)
@@ -184,7 +182,7 @@ def _dense(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) ->
     def compute(attrs: Any, inputs: Any, out_type: Any) -> Any:
         return [products.dense(inputs[0], inputs[1], out_type.dtype)]
 
-    return _one(compute, stock.generic.wrap_topi_schedule(products.schedule_dense), "dense.codl")
+    return _implement(compute, stock.generic.wrap_topi_schedule(products.schedule_dense), "dense.codl")
 
 
 stock.generic.dense_pack_strategy.register(KEY)(_dense)
@@ -199,7 +197,7 @@ def _batch_matmul(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Tar
         x, y = inputs[0], stock.generic.copy_if_identical(inputs[0], inputs[1])
         return [products.batch_matmul(x, y, bool(attrs.transpose_a), bool(attrs.transpose_b), out_type.dtype)]
 
-    return _one(compute, stock.generic.wrap_topi_schedule(products.schedule_batch_matmul), "batch_matmul.codl")
+    return _implement(compute, stock.generic.wrap_topi_schedule(products.schedule_batch_matmul), "batch_matmul.codl")
 
 
 @stock.generic.matmul_strategy.register(KEY)
@@ -208,4 +206,4 @@ def _matmul(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -
         a, b = bool(attrs.transpose_a), bool(attrs.transpose_b)
         return [topi.nn.matmul(inputs[0], inputs[1], None, out_type.dtype, a, b)]
 
-    return _one(compute, _schedule_stages, "matmul.codl")
+    return _implement(compute, _schedule_stages, "matmul.codl")

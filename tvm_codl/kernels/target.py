@@ -1,7 +1,7 @@
 """The two TVM targets of a phone: LLVM code for its CPU, OpenCL for its GPU.
 
-Both carry keys of our own, so that our kernels are chosen for them and nothing changes for stock targets.  The key
-``v<lanes>`` says how wide the vectors are in which weights are packed and results are computed.
+Both carry keys of our own, so that our kernels are chosen for them only.  The key ``v<lanes>`` is the width of the vectors
+in which weights are packed and results computed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KEY = "codl"
 IMAGES = "images"
 LANES = (16, 8, 4)
 
-# What LLVM is told where the host's name is unknown to it, by the instructions that Linux reports.
+# Processors to name to LLVM where it does not know the host, by the instructions that Linux reports.
 _KNOWN = (
     ("skylake-avx512", {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}),
     ("haswell", {"avx2", "fma", "bmi2", "f16c"}),
@@ -43,9 +43,9 @@ def gpu_target(
 ) -> tvm.target.Target:
     """The target for the OpenCL device, whose host code is ``host``'s (default: :func:`cpu_target`).
 
-    ``lanes`` is the width of a kernel's vectors: a CPU that plays a GPU wants its register's width (the default, from
-    ``host``), a real GPU 4.  ``max_threads`` is the device's work-group limit, ``image_side`` how many
-    pixels wide and high its images may be (0: nothing is said of it).
+    ``lanes`` is the width of a kernel's vectors: that of its registers for a CPU that plays a GPU (the default, from
+    ``host``), 4 for a real GPU.  ``max_threads`` is the device's work-group limit, ``image_side`` the most pixels an image
+    may be wide and high (0: unknown).
     """
     host = host or cpu_target()
     lanes = lanes or vector_lanes(host)
@@ -65,7 +65,7 @@ def vector_lanes(target: tvm.target.Target) -> int:
 
 
 def group_size(target: tvm.target.Target) -> int:
-    """Work-items in a group: many on a real GPU, one where a CPU plays it, whose vectors are wider than 4."""
+    """Work-items in a group: 1 where a CPU plays the GPU, which shows in vectors wider than 4."""
     real = is_gpu(target) and vector_lanes(target) <= 4
     return min(64, int(target.max_num_threads)) if real else 1
 
@@ -80,7 +80,7 @@ def with_images(gpu: tvm.target.Target) -> tvm.target.Target:
 
 
 def image_side(target: tvm.target.Target) -> int:
-    """How many pixels a side an image may have that kernels for ``target`` read weights from; 0: they read buffers."""
+    """The longest side, in pixels, of an image of weights for ``target``; 0 where kernels read buffers."""
     return int(target.attrs["texture_spatial_limit"]) if IMAGES in target.keys else 0
 
 
@@ -90,7 +90,7 @@ def processor_of(target: tvm.target.Target) -> str:
 
 
 def host_processor() -> str:
-    """The name by which LLVM knows this machine's processor; empty where a generic one must do."""
+    """LLVM's name of this machine's processor; empty for a generic one."""
     name = str(tvm.target.codegen.llvm_get_system_cpu())
     if name not in ("", "generic", "x86-64"):
         return name
@@ -98,7 +98,7 @@ def host_processor() -> str:
         words = set(Path("/proc/cpuinfo").read_text().split())
     except OSError:
         return ""
-    return next((known for known, needed in _KNOWN if needed <= words), "")
+    return next((name for name, needed in _KNOWN if needed <= words), "")
 
 
 def _register_lanes(llvm: str) -> int:

@@ -12,36 +12,22 @@ import tvm
 import tvm_codl.kernels.register  # noqa: F401 - registers our kernels for our targets
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
+from tvm_codl.kernels import version
+from tvm_codl.kernels.dispatch import scheduled
+from tvm_codl.kernels.reuse import SHIPPED
 from tvm_codl.kernels.schedules.image import PIXEL
 from tvm_codl.kernels.target import cpu_target, gpu_target, vector_lanes, with_images
-from tvm_codl.kernels.transfer import SHIPPED, scheduled
 
-#: The folders whose code decides what a library holds: one that an older version built must not pass for today's.
-_MAKERS = ("build", "graph", "relay", "schedule", "tiling")
-#: Of these, what puts kernels together into a network's library, and has no say in how long a kernel takes.
-_ASSEMBLERS = frozenset(
-    (
-        "build/adaptive.py",
-        "build/elf.py",
-        "build/library.py",
-        "build/lifetimes.py",
-        "build/program.py",
-        "relay/annotate.py",
-        "relay/float16.py",
-        "relay/partition.py",
-        "relay/regions.py",
-    )
-)
-#: To be raised when a region is timed in another way (runtime/native/coexec/*_time.cc): what was measured before is stale.
+#: Raise it when regions are timed in another way (runtime/native/coexec/*_time.cc): earlier times are stale then.
 TIMING = 2
 
 
 class Toolchain(msgspec.Struct, frozen=True):
     """Targets, and the tuned schedules that go with them.
 
-    ``kernel_id`` changes with any of these, with the code that makes kernels, and with how many cores a computer
-    lends the phone that it plays: records of one id can be compared.
-    ``build_id`` changes with all that, with the code that puts libraries together, and with the runtime.
+    ``kernel_id`` changes with any of these, with :data:`~tvm_codl.kernels.version.KERNELS`, and with how many cores a
+    computer lends the phone that it plays: times of one id can be compared.
+    ``build_id`` changes with all that, with :data:`~tvm_codl.kernels.version.LIBRARIES`, and with the runtime.
     """
 
     cpu: tvm.target.Target
@@ -75,18 +61,18 @@ def toolchain(profile: DeviceProfile, tuning_records: Path | None = None) -> Too
     """Targets for a phone of that profile, with the shipped records and the user's."""
     cpu, gpu = targets_of(profile)
     records = (tuning_records,) if tuning_records else ()
-    # A computer that plays a phone may have other cores the next time; a phone only lends others to its server.
+    # A computer that plays a phone may lend other cores the next time.  A phone always runs on all of its own.
     cores = f"{len(profile.cpu_cores)}|{len(profile.gpu_cores)}" if profile.gpu_cores else ""
-    kernels = hashlib.sha256(f"{tvm.__version__}|{cpu}|{gpu}|{profile.gpu_version}|{cores}|{TIMING}".encode())
-    for path in (*records, *sorted(SHIPPED.glob("*.log"))):
-        kernels.update(_content(path))
-    library = hashlib.sha256(profile.build_id.encode())
-    package = Path(__file__).parent
-    for path in sorted(p for folder in _MAKERS for p in (package / folder).glob("*.py")):
-        digest = library if path.relative_to(package).as_posix() in _ASSEMBLERS else kernels
-        digest.update(_content(path))
-    library.update(kernels.digest())
-    return Toolchain(cpu, gpu, records, library.hexdigest()[:16], kernels.hexdigest()[:16])
+    made = f"{version.KERNELS}|{tvm.__version__}|{cpu}|{gpu}|{profile.gpu_version}|{cores}|{TIMING}"
+    contents = [_content(path) for path in (*records, *sorted(SHIPPED.glob("*.log")))]
+    kernel_id = _digest(made.encode(), *contents)
+    return Toolchain(
+        cpu, gpu, records, _digest(f"{kernel_id}|{version.LIBRARIES}|{profile.build_id}".encode()), kernel_id
+    )
+
+
+def _digest(*parts: bytes) -> str:
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
 def _content(path: Path) -> bytes:

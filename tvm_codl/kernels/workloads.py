@@ -8,7 +8,7 @@ import tvm
 from tvm import relay
 from tvm.relay.backend.graph_executor_codegen import GraphExecutorCodegen
 
-from tvm_codl.kernels.transfer import scheduled
+from tvm_codl.kernels.dispatch import scheduled
 
 PASS_CONFIG = {"tir.disable_cse_tir": True}
 

@@ -1,10 +1,10 @@
-"""Which measurements are worth taking: those whose outcome could change the plan, by how much that would save.
+"""Acquisition: which pieces to measure next, by how much their outcome is expected to improve the plan.
 
-The cost model says of every piece a time and how sure it is.  Many networks of costs are drawn from that (Thompson
-sampling: W. R. Thompson, *Biometrika* 25, 1933) and the best plan of each is found.  What the best plans save on
-average against today's plan is all that measuring can still gain (the expected value of perfect information: Raiffa and
-Schlaifer, *Applied Statistical Decision Theory*, 1961).  A piece gets its part of that where a drawn plan places its
-operator otherwise than today's plan does: what its own time, drawn against predicted, does to the operator's.
+The cost model gives every piece a time and a deviation.  From these we draw many sets of times (Thompson sampling: W. R.
+Thompson, *Biometrika* 25, 1933) and find the best plan for each.  What these save on average over today's plan bounds what
+measuring can still gain (expected value of perfect information: Raiffa and Schlaifer, *Applied Statistical Decision Theory*,
+1961).  Where a drawn plan moves an operator, its pieces share the saving by how much each one's drawn time changes the
+operator's.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis
 from tvm_codl.measure.probe import Probe
 from tvm_codl.plan.candidates import Candidate
+from tvm_codl.plan.costs import Costs
 from tvm_codl.plan.eliminate import evaluate, minimise
 from tvm_codl.plan.plan import Placement, Plan
-from tvm_codl.plan.search import Costs
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload, workloads
 
@@ -58,7 +58,7 @@ class Wanted(msgspec.Struct, frozen=True):
     gain_ms: float
 
 
-class Worth(msgspec.Struct, frozen=True):
+class Acquisition(msgspec.Struct, frozen=True):
     """``gain_ms``: what perfect knowledge would save of the plan's time.  ``probes``: the best first, no two of one
     operator, axis and processor, for the second would learn what the first did."""
 
@@ -76,7 +76,7 @@ class _Part(msgspec.Struct, frozen=True):
     sigma: float
 
 
-def worth(
+def acquire(
     graph: OpGraph,
     axes: Axes,
     choices: Mapping[int, Sequence[Candidate]],
@@ -84,8 +84,8 @@ def worth(
     plan: Plan,
     model: Estimator,
     seed: int = 0,
-) -> Worth:
-    """What to measure next, for a plan over ``choices`` whose tables are ``costs``.  Equal arguments, equal answer."""
+) -> Acquisition:
+    """What to measure next for a plan over ``choices`` with the tables ``costs``.  Deterministic for equal arguments."""
     parts, slots = _parts(graph, axes, choices, model)
     placed = [[c.placement for c in choices[operator.id]] for operator in graph.operators]
     today = [options.index(line.placement) for options, line in zip(placed, plan.operators, strict=True)]
@@ -104,7 +104,7 @@ def worth(
         if saved > 0:
             gain += saved / DRAWS
             _credit(score, saved / DRAWS, today, best.choice, slots, predicted, drawn)
-    return Worth(gain, _ranked(parts, score))
+    return Acquisition(gain, _ranked(parts, score))
 
 
 def _credit(
@@ -165,13 +165,13 @@ def _parts(
         for (number, workload, probe, even_ms), ms, sigma in zip(mine, times.tolist(), sigmas.tolist(), strict=True):
             group = ((workload.whole or workload).key, probe.axis, processor)
             sure = model.measured(workload, processor) or not np.isfinite(ms)
-            parts[number] = _Part(probe, group, probe.hi - probe.lo, ms, 0.0 if sure else doubted(sigma, ms, even_ms))
+            parts[number] = _Part(probe, group, probe.hi - probe.lo, ms, 0.0 if sure else doubt(sigma, ms, even_ms))
     for each in slots:
         each[each < 0] = len(parts)
     return [parts[number] for number in range(len(parts))], slots
 
 
-def doubted(sigma: float, ms: float, even_ms: float) -> float:
+def doubt(sigma: float, ms: float, even_ms: float) -> float:
     """The deviation of a piece's logarithm, given the model's own, where its even share would be ``even_ms``.
 
     The further from it, the more a prediction rests on what the model believes of cuts, and the less on a measurement.

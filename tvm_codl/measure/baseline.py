@@ -1,4 +1,4 @@
-"""Is the phone still as fast as it was?  A known operator tells, timed again and again between the candidates."""
+"""Baseline: a known operator, timed between the candidates, shows whether the phone's speed has drifted."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Times = Callable[[], Mapping[Processor, float]]
 
 
 class Verdict(Enum):
-    """What a check found: the phone runs as before; it was slow since the last check and is not any more; it still is;
-    or it is faster than ever, so that it was slow from the beginning."""
+    """What a check found: the phone runs as before; it was slow but has recovered; it is still slow; or it is faster than
+    ever, so it was slow from the beginning."""
 
     STEADY = "steady"
     RECOVERED = "recovered"
@@ -32,7 +32,7 @@ class Verdict(Enum):
 
 
 class Baseline:
-    """Compares what ``times`` says with what it said first."""
+    """Compares the times of known operators with their first times."""
 
     def __init__(self, times: Times, settings: Settings, log: Log, sleep: Callable[[float], None] = time.sleep) -> None:
         self.times, self.settings, self.log, self.sleep = times, settings, log, sleep

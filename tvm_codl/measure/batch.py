@@ -14,7 +14,6 @@ import tvm
 from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value
 from tvm_codl.build.library import Library, build_dataflow
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.graph.split import piece, whole
 from tvm_codl.measure.probe import Probe
 from tvm_codl.relay.piece import piece_function
 
@@ -24,12 +23,10 @@ def probe_dataflow(graph: OpGraph, weights: Mapping[str, np.ndarray], probes: Se
 
     A piece writes its result with the split axis outermost, as it would in a plan: rearranging is part of its time.
     """
-    operators = {o.id: o for o in graph.operators}
     roots: list[Root] = []
     regions: list[Region] = []
     for index, probe in enumerate(probes):
-        operator = operators[probe.operator]
-        part = piece(operator, graph, probe.axis, probe.lo, probe.hi) if probe.axis else whole(operator, graph)
+        part = probe.piece(graph)
         function = piece_function(part, weights, [graph.tensors[t].dtype for t in part.operator.inputs])
         inputs = []
         for param in function.params:

@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tvm_codl.errors import CheckFailed, UserError
+from tvm_codl.errors import UserError
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.graph.footprint import touched_bytes
 from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.measure.answers import FLOAT16_TOLERANCE, TOLERANCE, check_answer
 from tvm_codl.measure.choices import check_settings
 from tvm_codl.measure.context import Context
 from tvm_codl.measure.interleave import calm_down, rounds
@@ -24,10 +25,10 @@ from tvm_codl.measure.planning import make_plan
 from tvm_codl.measure.probe import Probe, whole_probes
 from tvm_codl.measure.worker import open_remote
 from tvm_codl.paths import cache_dir
+from tvm_codl.plan.baselines.ideal import ideal_ms
 from tvm_codl.plan.candidates import PROCESSORS
 from tvm_codl.plan.files import dump_plan, plan_json
-from tvm_codl.plan.plan import Plan
-from tvm_codl.plan.reasons import ideal_ms, uniform_plan
+from tvm_codl.plan.plan import Plan, uniform_plan
 from tvm_codl.records.record import ErrorNo, Processor, Record
 from tvm_codl.records.workload import Workload
 from tvm_codl.relay.prepared import Prepared
@@ -36,9 +37,6 @@ from tvm_codl.report.table import Comparison
 from tvm_codl.report.timeline import overlap, read_events
 from tvm_codl.runtime.comodule import CoModule
 
-TOLERANCE = 1e-3
-#: The same where the GPU computes in float16.
-FLOAT16_TOLERANCE = 5e-3
 TIMELINES = 5
 
 
@@ -132,20 +130,6 @@ def unable(graph: OpGraph, failed: Iterable[Record]) -> dict[Processor, str]:
     return found
 
 
-def errors(outputs: list[np.ndarray], wanted: list[np.ndarray]) -> tuple[float, float]:
-    """The largest absolute error, and the largest relative to the largest magnitude of its own output tensor."""
-    absolute = relative = 0.0
-    for got, want in zip(outputs, wanted, strict=True):
-        if got.shape != want.shape or not np.isfinite(got).all():
-            raise CheckFailed(
-                "an output has the wrong shape or values that are no numbers", f"{got.shape} {want.shape}"
-            )
-        difference = float(np.abs(got.astype("float64") - want).max(initial=0.0))
-        absolute = max(absolute, difference)
-        relative = max(relative, difference / max(float(np.abs(want).max(initial=0.0)), 1e-12))
-    return absolute, relative
-
-
 def bench(
     prepared: Prepared,
     context: Context,
@@ -176,13 +160,16 @@ def bench(
     modules = {name: open_library(path, context.phone) for name, path in paths.items()}
     inputs = prepared.model.sample_inputs()
     wanted = reference_outputs(prepared.model, inputs)
-    absolute = relative = 0.0
-    for name, module in modules.items():
-        found = errors(module.run(inputs), wanted)
-        absolute, relative = max(absolute, found[0]), max(relative, found[1])
-        half = name == "coexec" and plan.settings.gpu_float == "float16"
-        if found[1] > (FLOAT16_TOLERANCE if half else TOLERANCE):
-            raise CheckFailed(f"the {name} answer differs from onnxruntime's by {found[1]:.2e} relative")
+    wrong = [
+        check_answer(
+            name,
+            module,
+            inputs,
+            wanted,
+            FLOAT16_TOLERANCE if name == "coexec" and plan.settings.gpu_float == "float16" else TOLERANCE,
+        )
+        for name, module in modules.items()
+    ]
     operators.measure()
     calm_down()
     log(f"running {repeat} rounds")
@@ -216,8 +203,8 @@ def bench(
         efficiency=comparison.efficiency,
         predicted_ms=plan.predicted_ms,
         overlap=overlaps[middle],
-        max_abs_err=absolute,
-        max_rel_err=relative,
+        max_abs_err=max(absolute for absolute, _ in wrong),
+        max_rel_err=max(relative for _, relative in wrong),
         copied_bytes=modules["coexec"].copied_bytes,
         sharing=modules["coexec"].sharing,
         plan=plan_path,

@@ -15,7 +15,7 @@ from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value
 from tvm_codl.build.library import build_dataflow
 from tvm_codl.cost.contention import Beside, Contention
 from tvm_codl.errors import DeviceError
-from tvm_codl.kernels.transfer import scheduled
+from tvm_codl.kernels.dispatch import scheduled
 
 ROUNDS = 5
 REPEAT = 2

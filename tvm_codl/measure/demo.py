@@ -16,7 +16,8 @@ from tvm_codl.measure.plan_libraries import libraries_for, open_library
 from tvm_codl.measure.planning import make_plan
 from tvm_codl.plan.files import dump_plan
 from tvm_codl.plan.plan import Plan
-from tvm_codl.relay.prepared import Prepared, prepare
+from tvm_codl.relay.pipeline import prepare
+from tvm_codl.relay.prepared import Prepared
 
 FOUND = 0.5  # intersection over union from which a box counts as the word's
 

@@ -1,10 +1,9 @@
 """Plan-guided measuring: measure a little, fit, plan, measure where the plan is close or unsure, and again.
 
 First come the whole operators: all on the CPU, and on the GPU those that take long enough to matter.  Each round then
-fits the cost model to every record that there is, plans, and measures the pieces most worth it (:mod:`.worth`), until the
-plan stands, until nothing is left to gain, or until the budget ends.  Every record is kept as soon as it is measured, and
-what is on record is not measured again: a loop that was interrupted goes on where it was.  Given the same records it does
-the same.
+fits the cost model to all records, plans, and measures the pieces with the largest expected gain (:mod:`.acquisition`),
+until the plan is stable, nothing is left to gain, or the budget ends.  Records are stored as they come and never measured
+twice, so an interrupted loop goes on where it was.  Equal records give equal results.
 """
 
 from __future__ import annotations
@@ -13,21 +12,23 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
 
 from tvm_codl.cost.model import CostModel
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UsageError
 from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.graph.split import Axis
-from tvm_codl.measure.acquisition import worth
+from tvm_codl.measure.acquisition import acquire
 from tvm_codl.measure.budget import Budget, Purse
 from tvm_codl.measure.probe import Probe, failed_probes, split_probes, whole_probes
 from tvm_codl.plan.candidates import Candidate, Predictor, candidates
+from tvm_codl.plan.costs import build_costs
 from tvm_codl.plan.plan import Placement, Plan
-from tvm_codl.plan.search import find, replayed, tables
+from tvm_codl.plan.search import search
 from tvm_codl.records.record import ErrorNo, Processor, Record
 from tvm_codl.records.workload import Workload
 
@@ -38,18 +39,17 @@ Fit = Callable[[Iterable[Record]], CostModel]
 
 #: An operator that takes less than this share of the network's CPU time is not measured on the GPU to begin with.
 WORTH_MEASURING = 0.01
-#: A budget of time measures at least this many pieces, or there is no plan to speak of.
+#: A budget of time measures at least this many pieces: fewer give no useful plan.
 FEWEST_PIECES = 32
 #: Measurements of one round: a third of what is left, within these.
 SMALLEST_ROUND, LARGEST_ROUND = 8, 48
-#: The plan stands when it is the same this many rounds in turn, or when this share of its time is left to gain.
-STANDS_ROUNDS = 2
-STANDS_GAIN = 0.002
+#: The plan is stable when it stays the same for so many rounds, or when only this share of its time is left to gain.
+STABLE_ROUNDS = 2
+STABLE_GAIN = 0.002
 
 
 class Meter(Protocol):
-    """What is asked of a measuring session: a record of each probe, failed ones too.  ``predicted_ms`` bounds how long one
-    may take on the phone.  What failed before is measured only with ``retry_failed``."""
+    """What measures: gives a record of each probe, failed ones too."""
 
     def measure(
         self, probes: Sequence[Probe], predicted_ms: Sequence[float | None] | None = None, *, retry_failed: bool = False
@@ -85,121 +85,125 @@ class Guided(msgspec.Struct, frozen=True):
     why: str
 
 
-def guide(
-    graph: OpGraph,
-    axes: Axes,
-    meter: Meter,
-    sharing: SharingCost,
-    budget: Budget,
-    *,
-    fit: Fit,
-    known: Iterable[Record] = (),
-    name: str = "",
-    device: str = "",
-    log: Log = lambda _: None,
-    retry_failed: bool = False,
-) -> Guided:
-    """Measures within ``budget`` and returns the plan that the measurements end in.  ``known`` are the records of this
-    device and build that there are already, of whatever network; ``fit`` makes a cost model of records and knows
-    the device that they are of.  With ``retry_failed`` what failed of this network is measured again after the whole
-    operators; what the budget does not allow stays failed.
+@dataclass
+class GuidedMeasuring:
+    """Measures a network within ``budget``; :meth:`run` returns the plan that the measurements lead to.
 
-    A number of measurements is kept exactly.  A budget of time always measures the whole operators and
-    ``FEWEST_PIECES`` pieces, and ends at the first round after it.  Raises :class:`UsageError` for a budget of fewer
-    than two measurements where nothing is known.
+    ``records`` are those of this device and build, of whatever network, by workload and processor.  ``fit`` makes a cost
+    model of records and knows the device that they are of.
     """
-    loop = _Loop(graph, axes, meter, Purse(budget), {(r.workload, r.processor): r for r in known}, log)
-    loop.operators()
-    if retry_failed:
-        loop.failures()
-    loop.say_what_nothing_runs_on()
-    rounds: list[Round] = []
-    plan, unmoved = None, 0
-    while True:
-        model = fit(loop.known.values())
-        choices = _with(plan, graph, axes, model, candidates(graph, axes, model))
-        costs = tables(graph, choices, sharing, axes)
-        before, old = plan, _numbers(plan, choices) if plan else ()
-        plan = find(graph, choices, sharing, axes, name, device, known=[old] if before else ()).plan
-        valued = worth(graph, axes, choices, costs, plan, model, seed=len(rounds))
-        moved, gained = 0, 0.0
-        if before is not None:
-            pairs = list(zip(before.operators, plan.operators, strict=True))
-            moved = sum(a.placement != b.placement for a, b in pairs)
-            then, now = (replayed(graph, choices, sharing, costs, one) for one in (old, _numbers(plan, choices)))
-            gained = then.total_ms - now.total_ms
-        rounds.append(Round(len(rounds), plan.predicted_ms, gained, moved, loop.purse.taken, valued.gain_ms))
-        log(str(rounds[-1]))
-        unmoved = unmoved + 1 if before is not None and not moved else 0
-        if unmoved >= STANDS_ROUNDS or valued.gain_ms < STANDS_GAIN * plan.predicted_ms:
-            return Guided(plan, model, tuple(rounds), loop.purse.taken, "stands")
-        size = loop.round_size()
-        if size == 0 or not valued.probes:
-            return Guided(plan, model, tuple(rounds), loop.purse.taken, "all measured" if size else "budget")
-        loop.take([one.probe for one in valued.probes[:size]], [one.ms for one in valued.probes[:size]])
 
+    graph: OpGraph
+    axes: Axes
+    meter: Meter
+    sharing: TransferCost
+    budget: Budget
+    fit: Fit
+    records: dict[Key, Record] = field(default_factory=dict)
+    name: str = ""
+    device: str = ""
+    log: Log = lambda _: None
 
-class _Loop:
-    """What is known, and what may still be measured."""
-
-    def __init__(
-        self, graph: OpGraph, axes: Axes, meter: Meter, purse: Purse, known: dict[Key, Record], log: Log
-    ) -> None:
-        self.graph, self.axes, self.meter, self.purse, self.known, self.log = graph, axes, meter, purse, known, log
+    def __post_init__(self) -> None:
+        self._purse = Purse(self.budget)
         self._pieces = 0
         self._taken: set[Key] = set()
 
-    def take(
+    def run(self, retry_failed: bool = False) -> Guided:
+        """With ``retry_failed`` measures what failed of this network again after the whole operators, as far as the budget
+        goes.
+
+        Keeps a number of measurements exactly.  A budget of time always measures the whole operators and
+        ``FEWEST_PIECES`` pieces, and ends at the first round after it.  Raises :class:`UsageError` for a budget of fewer
+        than two measurements where there are no records.
+        """
+        self._measure_operators()
+        if retry_failed:
+            self._retry_failures()
+        self._report_dead_processors()
+        rounds: list[Round] = []
+        plan, unmoved = None, 0
+        while True:
+            model = self.fit(self.records.values())
+            choices = self._with(plan, model, candidates(self.graph, self.axes, model))
+            costs = build_costs(self.graph, choices, self.sharing, self.axes)
+            before, old = plan, _numbers(plan, choices) if plan else ()
+            tried = [old] if before else ()
+            plan = search(self.graph, choices, self.sharing, self.axes, self.name, self.device, starts=tried).plan
+            valued = acquire(self.graph, self.axes, choices, costs, plan, model, seed=len(rounds))
+            moved, gained = 0, 0.0
+            if before is not None:
+                pairs = zip(before.operators, plan.operators, strict=True)
+                moved = sum(a.placement != b.placement for a, b in pairs)
+                both = (old, _numbers(plan, choices))
+                then, now = (costs.simulate(numbers) for numbers in both)
+                gained = then.total_ms - now.total_ms
+            rounds.append(Round(len(rounds), plan.predicted_ms, gained, moved, self._purse.taken, valued.gain_ms))
+            self.log(str(rounds[-1]))
+            unmoved = unmoved + 1 if before is not None and not moved else 0
+            size, why = self._round_size(), ""
+            if unmoved >= STABLE_ROUNDS or valued.gain_ms < STABLE_GAIN * plan.predicted_ms:
+                why = "stands"
+            elif size == 0:
+                why = "budget"
+            elif not valued.probes:
+                why = "all measured"
+            if why:
+                return Guided(plan, model, tuple(rounds), self._purse.taken, why)
+            best = valued.probes[:size]
+            self._take([wanted.probe for wanted in best], [wanted.ms for wanted in best])
+
+    def _take(
         self, probes: Sequence[Probe], predicted_ms: Sequence[float] | None = None, retry_failed: bool = False
     ) -> None:
-        """Measures ``probes``, none of which is known, but as a failure with ``retry_failed``."""
+        """Measures ``probes``, none of which is on record, but as a failure with ``retry_failed``."""
         if not probes:
             return
         before = time.monotonic()
         for record in self.meter.measure(probes, predicted_ms, retry_failed=retry_failed):
-            self.known[record.workload, record.processor] = record
-        self.purse.spend(len(probes), time.monotonic() - before)
+            self.records[record.workload, record.processor] = record
+        self._purse.spend(len(probes), time.monotonic() - before)
         self._pieces += sum(bool(probe.axis) for probe in probes)
         self._taken.update((probe.key, probe.processor) for probe in probes)
 
-    def round_size(self) -> int:
-        left = self.purse.left
-        if self.purse.budget.measurements == math.inf:
+    def _round_size(self) -> int:
+        left = self._purse.left
+        if self.budget.measurements == math.inf:
             left = max(left, FEWEST_PIECES - self._pieces)
         return min(left, LARGEST_ROUND, max(SMALLEST_ROUND, left // 3))
 
-    def failures(self) -> None:
-        """What failed before this run, again, as far as the budget goes."""
-        probes = [p for p in failed_probes(self.graph, self.known.values()) if (p.key, p.processor) not in self._taken]
-        while probes and (size := self.round_size()):
-            self.take(probes[:size], retry_failed=True)
+    def _retry_failures(self) -> None:
+        failed = failed_probes(self.graph, self.records.values())
+        probes = [probe for probe in failed if (probe.key, probe.processor) not in self._taken]
+        while probes and (size := self._round_size()):
+            self._take(probes[:size], retry_failed=True)
             del probes[:size]
         if probes:
             self.log(f"{len(probes)} pieces that failed before are not tried again: the budget is over")
 
-    def operators(self) -> None:
-        """The whole operators, the most work first where the budget has not enough for all."""
+    def _measure_operators(self) -> None:
+        """The whole operators, the most work first where the budget is too small for all."""
         work = {Workload.of(o, self.graph).key: float(o.flops) for o in self.graph.operators}
         count = Counter(Workload.of(o, self.graph).key for o in self.graph.operators)
         probes = sorted(whole_probes(self.graph), key=lambda p: (-work[p.key] * count[p.key], p.key))
         for processor in ("cpu", "gpu"):
-            wanted = [p for p in probes if p.processor == processor and (p.key, processor) not in self.known]
+            wanted = [p for p in probes if p.processor == processor and (p.key, processor) not in self.records]
             if processor == "gpu":
-                wanted = self._matter(wanted, count)
-            most = self.purse.budget.measurements - self.purse.taken
-            if processor == "cpu" and not any(on == "gpu" for _, on in self.known):
+                wanted = self._worth_measuring(wanted, count)
+            most = self.budget.measurements - self._purse.taken
+            if processor == "cpu" and not any(on == "gpu" for _, on in self.records):
                 most = most if most == math.inf else most // 2
-            if wanted and most < 1 and not any(on == processor for _, on in self.known):
+            if wanted and most < 1 and not any(on == processor for _, on in self.records):
                 raise UsageError(
                     "the budget is too small to plan with", "each processor needs a measurement", "give a larger one"
                 )
-            self.take(wanted[: int(min(most, len(wanted)))])
+            self._take(wanted[: int(min(most, len(wanted)))])
 
-    def say_what_nothing_runs_on(self) -> None:
-        """A processor on which all that was tried of this network failed: nothing is placed there."""
+    def _report_dead_processors(self) -> None:
+        """Names a processor on which everything of this network failed: nothing is placed there."""
         keys = {Workload.of(o, self.graph).key for o in self.graph.operators}
         for processor in ("cpu", "gpu"):
-            tried = [self.known[key, processor] for key in sorted(keys) if (key, processor) in self.known]
+            tried = [self.records[key, processor] for key in sorted(keys) if (key, processor) in self.records]
             if tried and not any(record.ok for record in tried):
                 why = (tried[0].error.strip() or ErrorNo(tried[0].error_no).name).splitlines()[-1][:200]
                 self.log(
@@ -207,11 +211,20 @@ class _Loop:
                     f"{why}; --retry-failed tries them again"
                 )
 
-    def _matter(self, probes: Sequence[Probe], count: Mapping[str, int]) -> list[Probe]:
-        """Those whose operator takes more than a trifle of the network's time on the CPU, or may."""
-        times = {key: self.known[key, "cpu"].median_ms for key in count if (key, "cpu") in self.known}
+    def _worth_measuring(self, probes: Sequence[Probe], count: Mapping[str, int]) -> list[Probe]:
+        """Those whose operator takes a relevant share of the network's time on the CPU, or may."""
+        times = {key: self.records[key, "cpu"].median_ms for key in count if (key, "cpu") in self.records}
         total = sum(ms * count[key] for key, ms in times.items() if ms < math.inf)
         return [p for p in probes if times.get(p.key, math.inf) * count[p.key] >= WORTH_MEASURING * total]
+
+    def _with(
+        self, plan: Plan | None, model: Predictor, choices: dict[int, tuple[Candidate, ...]]
+    ) -> dict[int, tuple[Candidate, ...]]:
+        """``choices``, and the plan's own placements where they are no candidates any more."""
+        for operator, planned in zip(self.graph.operators, plan.operators if plan else (), strict=False):
+            if all(option.placement != planned.placement for option in choices[operator.id]):
+                choices[operator.id] += (predict_split(operator, self.graph, self.axes, model, planned.placement),)
+        return choices
 
 
 def grid_placements(graph: OpGraph, axes: Axes, parts: int = 10) -> list[tuple[int, Placement]]:
@@ -240,20 +253,9 @@ def _numbers(plan: Plan, choices: Mapping[int, Sequence[Candidate]]) -> tuple[in
     )
 
 
-def predicted(operator: Operator, graph: OpGraph, axes: Axes, model: Predictor, split: Placement) -> Candidate:
-    """A split of an operator with the times that the model says."""
-    extent = axes[operator.id][split.axis].extent
-    parts = split.parts(extent)
+def predict_split(operator: Operator, graph: OpGraph, axes: Axes, model: Predictor, split: Placement) -> Candidate:
+    """A split of an operator with predicted times."""
+    parts = split.parts(axes[operator.id][split.axis].extent)
     cpu = model.predict([Workload.of(operator, graph, split.axis, *parts[0])], "cpu")
     gpu = model.predict([Workload.of(operator, graph, split.axis, *parts[1])], "gpu")
     return Candidate(split, float(cpu[0]), float(gpu[0]))
-
-
-def _with(
-    plan: Plan | None, graph: OpGraph, axes: Axes, model: Predictor, choices: dict[int, tuple[Candidate, ...]]
-) -> dict[int, tuple[Candidate, ...]]:
-    """``choices``, and the plan's own placements where other cuts have become the likely ones since."""
-    for operator, planned in zip(graph.operators, plan.operators if plan else (), strict=False):
-        if all(option.placement != planned.placement for option in choices[operator.id]):
-            choices[operator.id] += (predicted(operator, graph, axes, model, planned.placement),)
-    return choices

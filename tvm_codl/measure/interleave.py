@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,23 +16,26 @@ CALM_S = 4.0
 RUNS = 2
 
 
-def interleave(
-    modules: Mapping[str, CoModule], inputs: Mapping[str, np.ndarray], repeat: int
-) -> dict[str, list[float]]:
-    """Milliseconds of each module, ``repeat`` rounds in turn, after one run each and a pause."""
-    start(modules, inputs)
-    return rounds(modules, repeat)
+@dataclass(frozen=True)
+class Interleaving:
+    """Libraries by name that run in turn, all with the same inputs."""
 
+    modules: Mapping[str, CoModule]
+    inputs: Mapping[str, np.ndarray]
 
-def start(modules: Mapping[str, CoModule], inputs: Mapping[str, np.ndarray]) -> None:
-    """Gives every module its inputs, runs it once, and waits until the phone is calm."""
-    for module in modules.values():
-        module.run(inputs)
-    calm_down()
+    def start(self) -> None:
+        """Gives every library its inputs, runs it once, and waits until the phone is calm."""
+        for module in self.modules.values():
+            module.run(self.inputs)
+        calm_down()
+
+    def rounds(self, repeat: int, names: Iterable[str] | None = None) -> dict[str, list[float]]:
+        """Samples in ms of the libraries ``names`` (by default all), once they were started."""
+        return rounds({name: self.modules[name] for name in names or self.modules}, repeat)
 
 
 def rounds(modules: Mapping[str, CoModule], repeat: int) -> dict[str, list[float]]:
-    """``RUNS`` samples in ms of each module a round, for modules that were started."""
+    """``RUNS`` samples in ms of each module a round, for modules that have their inputs."""
     samples: dict[str, list[float]] = {name: [] for name in modules}
     for _ in range(repeat):
         for name, module in modules.items():

@@ -1,4 +1,4 @@
-"""Libraries with the trials in them, and what a phone makes of them."""
+"""Libraries of trials on their way to a phone, and the events that come back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Refused:
-    """A phone did not take the library of these trials: to be built again in smaller parts."""
+    """A phone could not load the library of these trials; build it again in smaller parts."""
 
     trials: Sequence[Trial]
     failure: ErrorNo
@@ -34,10 +34,10 @@ Event = Result | Refused
 def one_phone(jobs: Sequence[Job], worker: Worker) -> Iterator[Event]:
     """All jobs on one phone, one after the other.  Raises :class:`DeviceError` where it goes away for good."""
     for job in jobs:
-        yield from measured(worker, list(enumerate(job.trials)), job.path)
+        yield from measure_job(worker, list(enumerate(job.trials)), job.path)
 
 
-def measured(worker: Worker, trials: Sequence[Numbered], path: Path) -> Iterator[Event]:
+def measure_job(worker: Worker, trials: Sequence[Numbered], path: Path) -> Iterator[Event]:
     """:meth:`Worker.measure`, where a library that cannot be loaded is an event too."""
     left = dict(trials)
     number = {trial: region for region, trial in trials}

@@ -1,4 +1,4 @@
-"""What is running right now, on disk, so that a candidate with which this process dies is known afterwards.
+"""Journal: the candidate that runs right now, on disk, so that it is known if this process dies with it.
 
 A folder beside the record store holds one small file for each phone in use, with the candidate that it runs.  A file
 whose process has ended without removing it names a suspect.
@@ -22,12 +22,11 @@ class Entry(msgspec.Struct, frozen=True):
     processor: str
     device: str
     build: str
-    mode: str
     deaths: int = 0
 
     @property
     def identity(self) -> tuple[str, ...]:
-        return self.workload, self.processor, self.device, self.build, self.mode
+        return self.workload, self.processor, self.device, self.build
 
 
 class _Line(msgspec.Struct, frozen=True):

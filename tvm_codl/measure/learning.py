@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from tvm_codl.cost.device import DeviceFacts
-from tvm_codl.cost.kept_sharing import keep_sharing, usual_sharing
 from tvm_codl.cost.model import CostModel, samples_of
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfer_store import load_usual_transfer_cost, save_transfer_cost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.device.profile import DeviceProfile
+from tvm_codl.kernels.reuse import load_tunings
 from tvm_codl.kernels.toolchain import Toolchain
-from tvm_codl.kernels.tuned_records import used
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.context import Context
-from tvm_codl.measure.guided import Guided, grid_probes, guide
+from tvm_codl.measure.guided import Guided, GuidedMeasuring, grid_probes
 from tvm_codl.measure.measurer import Measurer
-from tvm_codl.measure.sharing import measure_sharing
-from tvm_codl.plan.measured import calibrated, correction
+from tvm_codl.measure.transfers import measure_transfers
+from tvm_codl.plan.measured import calibrate_network, fit_correction
 from tvm_codl.plan.problem import Problem
 from tvm_codl.records.plan_record import PlanRecord
 from tvm_codl.records.record import Record
@@ -36,48 +36,47 @@ def learn(prepared: Prepared, context: Context, budget: Budget, retry_failed: bo
     Raises :class:`DeviceError` where the phone goes away for good.
     """
     tools, store, log = context.tools, context.store, context.log
-    sharing = measure_sharing(context.phone, tools.cpu, tools.gpu)
-    keep_sharing(store.path, context.device, tools.kernel_id, sharing)
-    sharing = usual_sharing(store.path, context.device, tools.kernel_id) or sharing
+    sharing = measure_transfers(context.phone, tools.cpu, tools.gpu)
+    save_transfer_cost(store.path, context.device, tools.kernel_id, sharing)
+    sharing = load_usual_transfer_cost(store.path, context.device, tools.kernel_id) or sharing
     log(f"a wait costs {sharing.wait_cpu_ms * 1e3:.0f} us, a change of layout {sharing.relayout_ms_per_mb:.2f} ms/MB")
-    guided = guide(
+    guided = GuidedMeasuring(
         prepared.graph,
         prepared.axes,
         Measurer.of(prepared, context),
         sharing,
         budget,
-        known=context.records(),
-        name=prepared.name,
-        device=context.device,
-        fit=model_fitter(context.profile, tools),
-        log=log,
-        retry_failed=retry_failed,
-    )
+        model_fitter(context.profile, tools),
+        {(record.workload, record.processor): record for record in context.records()},
+        prepared.name,
+        context.device,
+        log,
+    ).run(retry_failed)
     problem = pose_problem(prepared, guided.model, sharing, context.device, context.plan_runs())
     if problem.correction != 1:
         log(
             f"plans that use both processors took {problem.correction:.3f} times their predicted time on this phone; "
             "predictions include this factor now"
         )
-    return msgspec.structs.replace(guided, plan=problem.corrected(guided.plan)), problem
+    return msgspec.structs.replace(guided, plan=problem.correct(guided.plan)), problem
 
 
 def pose_problem(
-    prepared: Prepared, model: CostModel, sharing: SharingCost, device: str, runs: Sequence[PlanRecord]
+    prepared: Prepared, model: CostModel, sharing: TransferCost, device: str, runs: Sequence[PlanRecord]
 ) -> Problem:
     """The planning problem of a network on a device.
 
     ``runs`` are plans that ran there with today's kernels; predictions are corrected by what they took.
     """
     graph = prepared.graph
-    factors = correction(runs, graph), calibrated(runs, graph)
+    factors = fit_correction(runs, graph), calibrate_network(runs, graph)
     return Problem(graph, prepared.axes, model, sharing, prepared.name, device, *factors)
 
 
 def model_fitter(profile: DeviceProfile, tools: Toolchain) -> Callable[[Iterable[Record]], CostModel]:
     """A function that fits a cost model to records of one phone and its tuned kernels."""
     facts = DeviceFacts.of(msgspec.to_builtins(profile))
-    tunings = used(tools.records)
+    tunings = load_tunings(tools.records)
     provenance = {"device": profile.name, "build": tools.kernel_id}
     return lambda records: CostModel.fit(samples_of(records, facts), provenance, facts, tunings)
 

@@ -26,8 +26,8 @@ from tvm_codl.measure.phone_pool import PhonePool
 from tvm_codl.measure.probe import Probe
 from tvm_codl.measure.settings import Settings
 from tvm_codl.measure.trial import Result, Trial
-from tvm_codl.measure.worker import TIMERS, Known, Worker
-from tvm_codl.records.record import ErrorNo, Mode, Piece, Record
+from tvm_codl.measure.worker import Known, Worker
+from tvm_codl.records.record import ErrorNo, Piece, Record
 from tvm_codl.relay.prepared import Prepared
 
 #: Probes in one library.  More would save uploads and lose more when the phone dies.
@@ -60,52 +60,48 @@ class Measurer:
         self,
         probes: Sequence[Probe],
         predicted_ms: Sequence[float | None] | None = None,
-        mode: Mode = "alone",
         retry_failed: bool = False,
     ) -> list[Record]:
         """Records of all ``probes``: those in the store, then new ones.
 
         Each record is stored as soon as it is there.  ``predicted_ms``, one for each probe, bounds how long it may take
         on the phone.  A probe that failed once is not tried again unless ``retry_failed``; one with which an earlier
-        process died runs last and alone.  Raises :class:`DeviceError` where the phone goes away for good, and
-        :class:`ValueError` for a ``mode`` that cannot be measured.
+        process died runs last and alone.  Raises :class:`DeviceError` where the phone goes away for good.
         """
-        if mode not in TIMERS:
-            raise ValueError(f"no way to measure {mode!r}; there is {sorted(TIMERS)}")
-        known = self.known(mode)
+        context, store = self.context, self.context.store
+        known = self.known()
         if retry_failed:
             known = {key: record for key, record in known.items() if record.ok}
         predicted = predicted_ms if predicted_ms is not None else [None] * len(probes)
-        suspects = journal.suspects(self.context.store.path)
+        suspects = journal.suspects(store.path)
         for identity in suspects:  # that process died after the record was stored
-            if identity[2:] == (self.context.device, self.context.tools.kernel_id, mode) and identity[:2] in known:
-                journal.acquit(self.context.store.path, identity)
+            if identity[2:] == (context.device, context.tools.kernel_id) and identity[:2] in known:
+                journal.acquit(store.path, identity)
         missing: dict[Key, Trial] = {}
         for probe, expected in zip(probes, predicted, strict=True):
             key = (probe.key, probe.processor)
             if key not in known:
                 trial = Trial(probe, expected)
-                deaths = suspects.get(self._entry(trial, mode).identity, 0)
+                deaths = suspects.get(self._entry(trial).identity, 0)
                 missing[key] = dataclasses.replace(trial, deaths=deaths)
         if missing:
-            self.context.log(
-                f"measuring {len(missing)} pieces of operators ({len(probes) - len(missing)} known already)"
+            context.log(
+                f"measuring {len(missing)} pieces of operators ({len(probes) - len(missing)} on record already)"
             )
-        profile = self.context.store.keep_profile(self.context.phone.profile.to_json()) if missing else ""
-        found: dict[Key, Record] = {}
-        for result in self._results(list(missing.values()), mode):
-            record = self._record(result, mode, profile)
-            self.context.store.add([record])
+        profile = store.keep_profile(context.profile.to_json()) if missing else ""
+        new: dict[Key, Record] = {}
+        for result in self._results(list(missing.values())):
+            record = self._record(result, profile)
+            store.add([record])
             if result.trial.deaths:
-                journal.acquit(self.context.store.path, self._entry(result.trial, mode).identity)
-            found[record.workload, record.processor] = record
+                journal.acquit(store.path, self._entry(result.trial).identity)
+            new[record.workload, record.processor] = record
         wanted = {(p.key, p.processor): None for p in probes}
-        return [known[key] for key in wanted if key in known] + [found[key] for key in wanted if key in found]
+        return [known[key] for key in wanted if key in known] + [new[key] for key in wanted if key in new]
 
-    def known(self, mode: Mode = "alone") -> dict[Key, Record]:
+    def known(self) -> dict[Key, Record]:
         """The newest record of each candidate of this device and build."""
-        rows = self.context.store.query(device=self.context.device, build=self.context.tools.kernel_id, mode=mode)
-        return {(r.workload, r.processor): r for r in rows}
+        return {(r.workload, r.processor): r for r in self.context.records()}
 
     def libraries(self, probes: Sequence[Probe]) -> list[tuple[Sequence[Probe], Outcome]]:
         """The probes in batches, each with its library: from the cache, else built, all of them before this returns."""
@@ -118,7 +114,7 @@ class Measurer:
         limits = Limits(profile.max_work_group, profile.local_memory)
         return Libraries(self.graph, self.weights, self.context.tools, limits)
 
-    def _results(self, trials: Sequence[Trial], mode: Mode) -> Iterator[Result]:
+    def _results(self, trials: Sequence[Trial]) -> Iterator[Result]:
         """What comes of each trial; one comes again where the later result counts."""
         hopeless = [t for t in trials if t.deaths >= self.settings.tries]
         for trial in hopeless:
@@ -129,7 +125,7 @@ class Measurer:
         # A few candidates are over before a phone could drift.
         baseline: list[Probe] = []
         if len(usual) >= self.settings.baseline_every:
-            broken = {key for key, record in self.known(mode).items() if not record.ok}
+            broken = {key for key, record in self.known().items() if not record.ok}
             baseline = [probe for probe in baseline_probes(self.graph) if (probe.key, probe.processor) not in broken]
         known: Known | None = None
         while parts:
@@ -149,7 +145,7 @@ class Measurer:
                         yield from failed
                         again += rest
                 parts = again
-            for event in self._events(jobs, known, mode):
+            for event in self._events(jobs, known):
                 if isinstance(event, Result):
                     yield event
                 elif len(event.trials) == 1:
@@ -157,14 +153,14 @@ class Measurer:
                 else:
                     parts += _halves(event.trials)
 
-    def _events(self, jobs: Sequence[Job], known: Known | None, mode: Mode) -> Iterator[Event]:
+    def _events(self, jobs: Sequence[Job], known: Known | None) -> Iterator[Event]:
         def worker(phone: Any, log: Log) -> Worker:
             made = self._workers.get(id(phone))
             if made is None:
                 own = journal.Journal(self.context.store.path)
-                made = Worker(phone, self.settings, log, own, lambda trial: self._entry(trial, mode))
+                made = Worker(phone, self.settings, log, own, self._entry)
                 self._workers[id(phone)] = made
-            made.entry, made.mode, made.known = (lambda trial: self._entry(trial, mode)), mode, known
+            made.known = known
             return made
 
         if isinstance(self.context.phone, PhonePool):
@@ -177,20 +173,20 @@ class Measurer:
             return None
         return outcome.path, {probe.processor: region for region, probe in enumerate(probes)}
 
-    def _entry(self, trial: Trial, mode: Mode) -> journal.Entry:
+    def _entry(self, trial: Trial) -> journal.Entry:
         probe = trial.probe
         return journal.Entry(
-            probe.key, probe.processor, self.context.device, self.context.tools.kernel_id, mode, trial.deaths
+            probe.key, probe.processor, self.context.device, self.context.tools.kernel_id, trial.deaths
         )
 
-    def _record(self, result: Result, mode: Mode, profile: str) -> Record:
-        probe = result.trial.probe
+    def _record(self, result: Result, profile: str) -> Record:
+        probe, context = result.trial.probe, self.context
         operator = self.graph.operators[probe.operator]
         extent = axes(operator, self.graph)[probe.axis].extent if probe.axis else 0
         piece = Piece(operator.kind, probe.axis, probe.lo, probe.hi, extent)
         return Record(
-            probe.key, piece, probe.processor, self.context.device, self.context.tools.kernel_id, result.times_ms, time.time(), mode,
-            result.error, int(result.failure), profile,
+            probe.key, piece, probe.processor, context.device, context.tools.kernel_id, result.times_ms, time.time(),
+            "alone", result.error, int(result.failure), profile,
         )  # fmt: skip
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from tvm_codl.cost.kept_sharing import kept_sharing, usual_sharing
 from tvm_codl.cost.model import CostModel
+from tvm_codl.cost.transfer_store import load_transfer_cost, load_usual_transfer_cost
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
 from tvm_codl.kernels.toolchain import toolchain
@@ -62,8 +62,8 @@ def load_costs(
         tools = toolchain(profile, tuning_records)
         runs = list(store.plans(device=name, build=tools.kernel_id))
     own = [record for record in measured if record.build == tools.kernel_id]
-    kept = kept_sharing(records, name, tools.kernel_id)
-    sharing = usual_sharing(records, name, tools.kernel_id)
+    kept = load_transfer_cost(records, name, tools.kernel_id)
+    sharing = load_usual_transfer_cost(records, name, tools.kernel_id)
     if not own or kept is None or sharing is None:
         builds = ", ".join(sorted({record.build for record in measured}))
         raise NoOfflineCosts(

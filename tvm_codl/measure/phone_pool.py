@@ -1,4 +1,4 @@
-"""Several phones of one kind behind one tracker, measuring at once; they may come and go.
+"""PhonePool: several phones of one kind behind one tracker, measuring at once; they may come and go.
 
 One thread for each phone: a TVM RPC call waits outside Python's lock.
 """
@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from tvm_codl.device.connect import CONNECT_S, watched
+from tvm_codl.device.connect import CONNECT_S, translate_errors
 from tvm_codl.device.profile import DeviceProfile
-from tvm_codl.device.shelf import Shelf
+from tvm_codl.device.soc import read_soc
 from tvm_codl.device.spec import Tracker
+from tvm_codl.device.tracker_phones import TrackerPhones
 from tvm_codl.errors import CodlError, DeviceError
-from tvm_codl.measure.jobs import Event, Job, measured
+from tvm_codl.measure.jobs import Event, Job, measure_job
 from tvm_codl.measure.settings import Settings
 from tvm_codl.measure.trial import Result, Trial
 from tvm_codl.measure.worker import Numbered, Worker
@@ -38,7 +39,7 @@ MakeWorker = Callable[[Any, Log], Worker]
 
 
 class Phones(Protocol):
-    """Where phones are taken from, as :class:`~tvm_codl.device.shelf.Shelf` does."""
+    """Where phones are taken from, as :class:`~tvm_codl.device.tracker_phones.TrackerPhones` does."""
 
     def take(self) -> Any:
         """A phone that is free, or None.  Raises :class:`DeviceError` where it does not answer."""
@@ -55,13 +56,13 @@ class PhonePool:
         """Takes the phones that are there.  Raises :class:`DeviceError` where there is none."""
         self._shelf, self._most, self._log = shelf, most, log
         self.phones: list[Any] = []
-        while len(self.phones) < most and self._hire():
+        while len(self.phones) < most and self._add_phone():
             pass
         if not self.phones:
             raise DeviceError("no phone of this key is free", "", "tvm-codl serve --tracker HOST:PORT --key KEY")
 
     def __getattr__(self, name: str) -> Any:
-        """What only one phone can do, the first one does."""
+        """Everything else is asked of the first phone."""
         if name.startswith("_") or not self.phones:
             raise AttributeError(name)
         return getattr(self.phones[0], name)
@@ -79,8 +80,8 @@ class PhonePool:
         for phone in self.phones:
             phone.close()
 
-    def _hire(self) -> Any:
-        """Another phone of the same kind, or None."""
+    def _add_phone(self) -> Any:
+        """Takes another phone of the same kind; None where none is free."""
         phone = self._shelf.take()
         if phone is None:
             return None
@@ -93,7 +94,7 @@ class PhonePool:
         return phone
 
     def run(self, jobs: Sequence[Job], make_worker: MakeWorker, settings: Settings) -> Iterator[Event]:
-        """All jobs, spread over the phones; what a phone that goes away had not finished goes to the others.
+        """Spreads all jobs over the phones; others finish what a phone that goes away had begun.
 
         Raises :class:`DeviceError` where all are gone and none comes for ``settings.patience_s`` seconds.
         """
@@ -106,16 +107,20 @@ class PhonePool:
 
 @contextlib.contextmanager
 def connect_pool(
-    place: Tracker, most: int = 16, timeout_s: float = CONNECT_S, log: Log = lambda _: None
+    place: Tracker,
+    most: int = 16,
+    timeout_s: float = CONNECT_S,
+    log: Log = lambda _: None,
+    soc: str | Path | None = None,
 ) -> Iterator[PhonePool]:
     """The phones that serve a key at a tracker, ``most`` at once: what :func:`~tvm_codl.device.connect.connect` is for one.
 
     Raises :class:`DeviceError` where there is no tracker, where none of the phones is free or answers, and where one goes
     away while the caller's block asks it for something.
     """
-    pool = PhonePool(Shelf(place, timeout_s), most, log)
+    pool = PhonePool(TrackerPhones(place, timeout_s, read_soc(soc) if soc else None), most, log)
     try:
-        with watched(f"tracker {place.host}:{place.port}, key {place.key}", pool.alive):
+        with translate_errors(f"tracker {place.host}:{place.port}, key {place.key}", pool.alive):
             yield pool
     finally:
         pool.close()
@@ -137,10 +142,10 @@ class _Run:
 
     def events(self) -> Iterator[Event]:
         for phone in list(self.pool.phones):
-            self._employ(phone)
-        hiring = threading.Thread(target=self._hire_more, daemon=True)
-        hiring.start()
-        lonely_since = None
+            self._start_worker(phone)
+        looking = threading.Thread(target=self._look_for_more, daemon=True)
+        looking.start()
+        alone_since = None
         while True:
             try:
                 event = self.found.get(timeout=0.2)
@@ -148,13 +153,13 @@ class _Run:
                 if self._done():
                     break
                 if any(thread.is_alive() for thread in self.threads):
-                    lonely_since = None
+                    alone_since = None
                     continue
                 now = time.monotonic()
-                if lonely_since is None:
+                if alone_since is None:
                     self.pool._log(f"all phones are gone; waiting {self.settings.patience_s:g} s for one")
-                    lonely_since = now
-                if now - lonely_since > self.settings.patience_s:
+                    alone_since = now
+                if now - alone_since > self.settings.patience_s:
                     raise DeviceError(
                         "all phones are gone",
                         f"{len(self.slices)} parts are left; what was measured is kept",
@@ -166,7 +171,7 @@ class _Run:
             yield event
 
     def stop(self) -> None:
-        """Ends the threads: those that still measure lose their session, since nobody wants what they find."""
+        """Ends the threads; those that still measure lose their session, since their results are not needed any more."""
         with self.changed:
             self.ended = True
             self.changed.notify_all()
@@ -180,7 +185,7 @@ class _Run:
         with self.changed:
             return not self.slices and not self.held and self.found.empty()
 
-    def _employ(self, phone: Any) -> None:
+    def _start_worker(self, phone: Any) -> None:
         number = len(self.threads) + 1
 
         def log(text: str) -> None:
@@ -200,7 +205,7 @@ class _Run:
                 left = dict(trials)
                 number = {trial: region for region, trial in trials}
                 try:
-                    for event in measured(worker, trials, path):
+                    for event in measure_job(worker, trials, path):
                         for trial in [event.trial] if isinstance(event, Result) else event.trials:
                             left.pop(number[trial], None)
                         self.found.put(event)
@@ -247,14 +252,14 @@ class _Run:
             with self.changed:
                 self.slices.appendleft((path, list(left.items())))
 
-    def _hire_more(self) -> None:
+    def _look_for_more(self) -> None:
         while not self.ended:
             with contextlib.suppress(CodlError):  # no tracker, no answer: another time
-                if len(self.pool.phones) < self.pool._most and (phone := self.pool._hire()) is not None:
+                if len(self.pool.phones) < self.pool._most and (phone := self.pool._add_phone()) is not None:
                     if self.ended:
                         return
                     self.pool._log(f"another phone has come: {phone.profile.name}")
-                    self._employ(phone)
+                    self._start_worker(phone)
                     continue
             time.sleep(LOOK_S)
 

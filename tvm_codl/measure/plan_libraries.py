@@ -23,23 +23,10 @@ from tvm_codl.measure.worker import open_remote
 from tvm_codl.paths import cache_dir
 from tvm_codl.plan.adaptive import StatePlan
 from tvm_codl.plan.plan import Plan
-from tvm_codl.plan.verify import verify_plan
 from tvm_codl.records.settings import DEFAULT
-from tvm_codl.relay.annotate import AnnotateCoExecution
-from tvm_codl.relay.float16 import GpuFloat16
-from tvm_codl.relay.partition import PartitionCoExecution
+from tvm_codl.relay.pipeline import partition
 from tvm_codl.relay.prepared import Prepared
 from tvm_codl.runtime.comodule import CoModule
-
-
-def partition(prepared: Prepared, plan: Plan) -> tvm.IRModule:
-    """The partitioned Relay module.  Raises :class:`UserError` for a plan that is illegal for this network."""
-    verify_plan(plan, prepared.graph, prepared.axes)
-    passes = [AnnotateCoExecution(plan), PartitionCoExecution()]
-    if plan.settings.gpu_float == "float16":
-        passes.append(GpuFloat16())
-    with tvm.transform.PassContext(opt_level=3):
-        return tvm.transform.Sequential(passes)(prepared.module)
 
 
 def build_library(

@@ -17,11 +17,12 @@ from tvm_codl.measure.learning import learn
 from tvm_codl.measure.plan_libraries import build_adaptive_library, open_library
 from tvm_codl.measure.validation import validate
 from tvm_codl.plan.adaptive import StatePlan, adaptive_plans
-from tvm_codl.plan.energy import Energy, least_energy
-from tvm_codl.plan.measured import known_plans
+from tvm_codl.plan.energy import Energy
+from tvm_codl.plan.measured import plans_of
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.shortlist import Contender, contenders
+from tvm_codl.plan.search import search
+from tvm_codl.plan.shortlist import ShortlistEntry, make_shortlist
 from tvm_codl.relay.prepared import Prepared
 
 
@@ -35,10 +36,10 @@ def make_plan(prepared: Prepared, context: Context, budget_s: float, check: bool
     return validate(prepared, problem, shortlist(problem, guided.plan, context), context) if check else guided.plan
 
 
-def shortlist(problem: Problem, plan: Plan, context: Context) -> list[Contender]:
+def shortlist(problem: Problem, plan: Plan, context: Context) -> list[ShortlistEntry]:
     """The plans that are worth a run on the phone, those among them that were fast before."""
     runs = context.store.plans(device=problem.device)
-    return contenders(problem, plan, known_plans(runs, problem))
+    return make_shortlist(problem, plan, plans_of(runs, problem))
 
 
 def make_adaptive(
@@ -80,8 +81,8 @@ def plan_energy(prepared: Prepared, context: Context, budget_s: float, power: Po
     """
     energy = Energy(required_power(power, context.profile))
     _, problem = learn(prepared, context, Budget(seconds=budget_s))
-    network = (problem.graph, problem.options, problem.sharing, problem.axes)
-    return problem.corrected(least_energy(*network, energy, problem.name, problem.device))
+    network = (problem.graph, problem.options, problem.sharing, problem.axes, problem.name, problem.device)
+    return problem.correct(search(*network, energy=energy).plan)
 
 
 def required_power(power: Power | None, profile: DeviceProfile) -> Power:

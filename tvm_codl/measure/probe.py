@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from tvm_codl.graph.opgraph import Operator, OpGraph
-from tvm_codl.graph.split import Axis, NoSplit
+from tvm_codl.graph.split import Axis, NoSplit, Piece, piece, whole
 from tvm_codl.plan.plan import Placement
 from tvm_codl.records.record import Processor, Record
 from tvm_codl.records.workload import Workload
@@ -26,6 +26,11 @@ class Probe(msgspec.Struct, frozen=True):
     axis: str = ""
     lo: int = 0
     hi: int = 0
+
+    def piece(self, graph: OpGraph) -> Piece:
+        """What runs.  Raises :class:`NoSplit` for a piece that no split rule makes."""
+        operator = graph.operators[self.operator]
+        return piece(operator, graph, self.axis, self.lo, self.hi) if self.axis else whole(operator, graph)
 
 
 def whole_probes(graph: OpGraph) -> list[Probe]:
@@ -55,8 +60,8 @@ def split_probes(
 
 
 def failed_probes(graph: OpGraph, records: Iterable[Record]) -> list[Probe]:
-    """What failed of a network, by ``records`` of whatever network; a piece that no split rule makes any more is left
-    out."""
+    """The pieces of a network that failed, by ``records`` of whatever network; without those that no split rule makes any
+    more."""
     heads: dict[str, Operator] = {}  # a piece's key begins as its operator's
     for operator in graph.operators:
         key = Workload.of(operator, graph).key
@@ -66,9 +71,9 @@ def failed_probes(graph: OpGraph, records: Iterable[Record]) -> list[Probe]:
         head = record.workload.rpartition('"cut":')[0]
         if record.ok or head not in heads:
             continue
-        operator, piece = heads[head], record.piece
+        operator, part = heads[head], record.piece
         with contextlib.suppress(NoSplit):
-            if Workload.of(operator, graph, piece.axis, piece.lo, piece.hi).key == record.workload:
-                probe = Probe(operator.id, record.processor, record.workload, piece.axis, piece.lo, piece.hi)
+            if Workload.of(operator, graph, part.axis, part.lo, part.hi).key == record.workload:
+                probe = Probe(operator.id, record.processor, record.workload, part.axis, part.lo, part.hi)
                 found.setdefault((probe.key, probe.processor), probe)
     return list(found.values())

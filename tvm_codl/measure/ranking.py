@@ -1,8 +1,6 @@
-"""Ranking models: a coarse filter by prediction, a fine one by measurement.
+"""Ranks models: predicts all from the phone's records, then plans, builds and runs the best few in turn.
 
-All models are predicted from the records of the phone, which costs no measurement; the best few are planned, built and run
-there, in turn with each other.  Meant for variants of one network (pruned, searched), of which there are many more than one
-would measure.
+Meant for variants of one network (pruned, searched) that are too many to measure each.
 """
 
 from __future__ import annotations
@@ -14,11 +12,11 @@ import msgspec
 import numpy as np
 
 from tvm_codl.cost.model import CostModel
-from tvm_codl.cost.sharing import SharingCost
-from tvm_codl.errors import CheckFailed, UsageError
+from tvm_codl.cost.transfers import TransferCost
+from tvm_codl.errors import UsageError
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.measure.bench import TOLERANCE, errors
+from tvm_codl.measure.answers import check_answer
 from tvm_codl.measure.context import Context
 from tvm_codl.measure.interleave import calm_down, rounds
 from tvm_codl.measure.learning import model_fitter
@@ -26,10 +24,10 @@ from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.plan_libraries import libraries_for, open_library
 from tvm_codl.measure.planning import make_plan
 from tvm_codl.measure.probe import Probe, whole_probes
-from tvm_codl.measure.sharing import measure_sharing
+from tvm_codl.measure.transfers import measure_transfers
 from tvm_codl.plan.candidates import Axes, candidates
 from tvm_codl.plan.plan import Placement, Plan
-from tvm_codl.plan.search import find
+from tvm_codl.plan.search import search
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
 from tvm_codl.relay.prepared import Prepared
@@ -61,7 +59,7 @@ def rank_models(
         for name, probes in seeds(networks, SEEDS).items():
             seeded += len(Measurer.of(networks[name], context).measure(probes))
         records = context.records()
-    sharing = measure_sharing(context.phone, tools.cpu, tools.gpu)
+    sharing = measure_transfers(context.phone, tools.cpu, tools.gpu)
     model = model_fitter(context.profile, tools)(records)
     predicted = in_order([predict(name, p.graph, p.axes, model, sharing) for name, p in networks.items()])
     log(f"predicted {len(predicted)} models from {len(records)} records")
@@ -92,9 +90,9 @@ def seeds(networks: Mapping[str, Prepared], most: int) -> dict[str, list[Probe]]
     return {name: probes for name, probes in found.items() if probes}
 
 
-def predict(name: str, graph: OpGraph, axes: Axes, model: CostModel, sharing: SharingCost) -> Predicted:
+def predict(name: str, graph: OpGraph, axes: Axes, model: CostModel, sharing: TransferCost) -> Predicted:
     """A network's latency on each processor alone and under the best plan by prediction."""
-    found = find(graph, candidates(graph, axes, model), sharing, axes, name)
+    found = search(graph, candidates(graph, axes, model), sharing, axes, name)
     wholes = [Workload.of(o, graph) for o in graph.operators]
     times = np.minimum(model.predict(wholes, "cpu"), model.predict(wholes, "gpu"))
     known = np.array([any(model.measured(w, p) for p in ("cpu", "gpu")) for w in wholes])
@@ -108,8 +106,7 @@ def predict(name: str, graph: OpGraph, axes: Axes, model: CostModel, sharing: Sh
 def _sigma(graph: OpGraph, axes: Axes, plan: Plan, model: CostModel) -> float:
     """Standard error of the sum of the operators' times under a plan, in milliseconds.
 
-    What is predicted once and occurs n times is off n times in the same direction; different workloads are taken as
-    independent of each other.
+    The errors of equal workloads add up; those of different workloads are independent.
     """
     pieces: dict[Processor, list[tuple[int, Workload]]] = {"cpu": [], "gpu": []}
     for node, (operator, planned) in enumerate(zip(graph.operators, plan.operators, strict=True)):
@@ -148,9 +145,8 @@ def _measure(
     relative = {}
     for name, module in modules.items():
         inputs = networks[name].model.sample_inputs()
-        _, relative[name] = errors(module.run(inputs), reference_outputs(networks[name].model, inputs))
-        if relative[name] > TOLERANCE:
-            raise CheckFailed(f"{name}: the answer differs from onnxruntime's by {relative[name]:.2e} relative")
+        wanted = reference_outputs(networks[name].model, inputs)
+        _, relative[name] = check_answer(name, module, inputs, wanted)
     calm_down()
     context.log(f"running {repeat} rounds of {len(modules)} models")
     measured = [

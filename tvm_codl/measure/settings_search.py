@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import tvm
 
-from tvm_codl.errors import CheckFailed, UserError
-from tvm_codl.measure.bench import FLOAT16_TOLERANCE, TOLERANCE, errors
+from tvm_codl.errors import UserError
+from tvm_codl.measure.answers import FLOAT16_TOLERANCE, TOLERANCE, answer_errors
 from tvm_codl.measure.choices import Ratio, check_settings, choose, offered, varied
 from tvm_codl.measure.context import Context
 from tvm_codl.measure.interleave import RUNS, calm_down
@@ -55,7 +55,7 @@ class SettingLibraries:
         """Whether the library of these settings runs on the phone, with an answer that is as near as ``bound``."""
         try:
             module = self._open(one)
-            found = largest_error(module.run(self.inputs), wanted)
+            found = answer_errors(module.run(self.inputs), wanted)[1]
         except (UserError, tvm.error.TVMError) as error:
             self._context.log(f"{one.words()} is not offered: {str(error).strip().splitlines()[-1][:200]}")
             return False
@@ -79,15 +79,6 @@ class SettingLibraries:
 def library_of(settings: Settings) -> Settings:
     """What of ``settings`` decides what a library holds; the rest is chosen when it runs."""
     return Settings(gpu_float=settings.gpu_float, gpu_memory=settings.gpu_memory)
-
-
-def largest_error(found: list[np.ndarray], wanted: list[np.ndarray]) -> float:
-    """The largest difference of any output, as a share of that output's largest magnitude; infinite where an output
-    holds what is no number, as those do that float16 cannot hold."""
-    try:
-        return errors(found, wanted)[1]
-    except CheckFailed:
-        return math.inf
 
 
 def search_settings(prepared: Prepared, plan: Plan, context: Context) -> tuple[Plan, list[Ratio]]:

@@ -15,13 +15,13 @@ import msgspec
 import numpy as np
 
 from tvm_codl.measure.context import Context
-from tvm_codl.measure.interleave import RUNS, calm_down, rounds, start
+from tvm_codl.measure.interleave import RUNS, Interleaving, calm_down
 from tvm_codl.measure.plan_libraries import libraries_for, open_library
 from tvm_codl.plan.candidates import PROCESSORS
-from tvm_codl.plan.measured import calibrated, record_of
+from tvm_codl.plan.measured import calibrate_network, record_of
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.shortlist import Contender, origins, uniform
+from tvm_codl.plan.shortlist import ShortlistEntry, origins
 from tvm_codl.relay.prepared import Prepared
 
 Log = Callable[[str], None]
@@ -54,7 +54,11 @@ class Validation(msgspec.Struct, frozen=True):
 
 
 def validate(
-    prepared: Prepared, problem: Problem, shortlist: Sequence[Contender], context: Context, seconds: float = SECONDS
+    prepared: Prepared,
+    problem: Problem,
+    shortlist: Sequence[ShortlistEntry],
+    context: Context,
+    seconds: float = SECONDS,
 ) -> Plan:
     """Builds the shortlisted plans, runs them in turn on the phone beside each processor alone, and returns the fastest
     with its ``measured_ms``.  Stores the times of all.
@@ -62,7 +66,7 @@ def validate(
     Leaves out a processor that does not run every operator.
     """
     log, tools = context.log, context.tools
-    singles = uniform(problem)
+    singles = problem.single_processor_plans()
     for on in PROCESSORS:
         if on not in singles:
             log(f"not tried on the {on} alone, which does not run every operator")
@@ -70,9 +74,10 @@ def validate(
     plans = {**singles, **{each.origin: each.plan for each in shortlist}}
     paths = libraries_for(prepared, plans, tools, log)
     modules = {name: open_library(path, context.phone) for name, path in paths.items()}
-    start(modules, prepared.model.sample_inputs())
+    libraries = Interleaving(modules, prepared.model.sample_inputs())
+    libraries.start()
     result = halve_successively(
-        lambda names, n: rounds({m: modules[m] for m in names}, n),
+        lambda names, n: libraries.rounds(n, names),
         {name: plan.predicted_ms for name, plan in plans.items()},
         singles,
         log,
@@ -85,9 +90,9 @@ def validate(
         record_of(problem, plans[name], ms, tools.kernel_id, now) for name, ms in result.samples.items()
     )
     # Calibrate on single-processor runs only: they fit better than per-operator sums.
-    own = calibrated(context.plan_runs(), problem.graph)
+    own = calibrate_network(context.plan_runs(), problem.graph)
     log(f"calibrated by these runs: {own.cpu:.3f} (CPU) and {own.gpu:.3f} (GPU) times the operators' sum")
-    priced = dataclasses.replace(problem, calibration=own).corrected(plans[result.first])
+    priced = dataclasses.replace(problem, calibration=own).correct(plans[result.first])
     chosen = msgspec.structs.replace(priced, measured_ms=result.median(result.first))
     if result.first not in singles:
         return chosen

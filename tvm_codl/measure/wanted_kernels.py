@@ -1,4 +1,4 @@
-"""Which kernels a network or a plan is made of, and how much of its time each takes."""
+"""The kernels of a network or a plan, and how much of its time each takes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm import relay
 from tvm_codl.build.kernels import DISABLED_PASSES
 from tvm_codl.graph.names import anchor_of
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.graph.split import Axis, piece, whole
+from tvm_codl.graph.split import Axis
 from tvm_codl.kernels.workloads import workloads
 from tvm_codl.measure.probe import Probe, whole_probes
 from tvm_codl.plan.plan import Plan
@@ -42,7 +42,7 @@ def network_probes(graph: OpGraph, processors: Iterable[str]) -> list[tuple[Prob
 def plan_probes(
     plan: Plan, graph: OpGraph, axes: Mapping[int, Mapping[str, Axis]], processors: Iterable[str]
 ) -> list[tuple[Probe, float]]:
-    """What a verified plan runs, and for how long it says."""
+    """The pieces of a verified plan, each with its predicted time in ms."""
     found = []
     for planned in plan.operators:
         operator, place = graph.operators[planned.operator], planned.placement
@@ -99,7 +99,7 @@ class _Placeholders:
 
 def _module(graph: OpGraph, probe: Probe) -> tvm.IRModule:
     operator = graph.operators[probe.operator]
-    part = piece(operator, graph, probe.axis, probe.lo, probe.hi) if probe.axis else whole(operator, graph)
+    part = probe.piece(graph)
     feeds = [
         relay.var(f"input{i}", shape=shape, dtype=graph.tensors[tensor].dtype)
         for i, (shape, tensor) in enumerate(zip(part.feed_shapes, part.operator.inputs, strict=True))

@@ -12,15 +12,15 @@ from typing import Any
 import tvm
 
 from tvm_codl.build.pool import last_line
-from tvm_codl.device.deadline import Result as Value
-from tvm_codl.device.deadline import TimeUp, within
+from tvm_codl.device.deadline import TimeUp
+from tvm_codl.device.recovery import Lost, Recovery
 from tvm_codl.errors import CodlError, DeviceError
 from tvm_codl.measure.baseline import Baseline, Verdict
 from tvm_codl.measure.journal import Entry, Journal
 from tvm_codl.measure.sampling import samples
 from tvm_codl.measure.settings import Settings
 from tvm_codl.measure.trial import Result, Trial
-from tvm_codl.records.record import ErrorNo, Mode, Processor
+from tvm_codl.records.record import ErrorNo, Processor
 from tvm_codl.runtime.comodule import CoModule
 
 #: Losses of the phone with nothing measured in between, after which it is the phone that is to blame, and not what it
@@ -29,14 +29,8 @@ LOSSES = 16
 #: How often one candidate is timed anew because the phone had been slow.
 REPEATS = 2
 BASELINE_SAMPLES, BASELINE_MS = 5, 1.0
-LEAVE_S = 5.0
 
 Log = Callable[[str], None]
-#: Takes a number of samples of a region in ms, each one run inside a network of so many bytes: by what the other
-#: processor does meanwhile.
-TIMERS: Mapping[Mode, Callable[[CoModule, int, int, int], Sequence[float]]] = {
-    "alone": lambda module, region, number, network: module.time_region(region, number, 0.0, network),
-}
 #: A region of a library, and the trial that it is.
 Numbered = tuple[int, Trial]
 #: The library of the known operators, and the region of each processor's.
@@ -49,10 +43,6 @@ class Unloadable(Exception):
     def __init__(self, failure: ErrorNo, words: str) -> None:
         super().__init__(words)
         self.failure, self.words = failure, words
-
-
-class _Lost(Exception):
-    """The phone's session has ended."""
 
 
 class Worker:
@@ -74,15 +64,13 @@ class Worker:
     ) -> None:
         self.phone, self.settings, self.log, self.journal, self.entry = phone, settings, log, journal, entry
         self.known = known
-        self.mode: Mode = "alone"
         self.patience_s = settings.patience_s
         #: The trial with which the phone was lost for good.
         self.charged: Trial | None = None
         self._baseline = Baseline(self._known_times, settings, log, time.sleep)
         self._unchecked = settings.baseline_every
-        self._modules: dict[Path, tuple[int, CoModule]] = {}
-        self._stuck: list[object] = []
-        self._losses = self._lost_looks = 0
+        self._recovery = Recovery(phone, LOSSES, log)
+        self._lost_looks = 0
         self.stopped = False
 
     def stop(self) -> None:
@@ -110,8 +98,8 @@ class Worker:
                 try:
                     again = self._doubtful(unsure, finished, not waiting)
                     module = self._opened(path, len(trials))  # after it: a look that got stuck costs the session
-                except _Lost as lost:
-                    self._recover(str(lost))
+                except Lost as lost:
+                    self._recover(lost)
                     continue
                 again = [one for one in again if repeats[one[0]] < REPEATS]
                 repeats.update(region for region, _ in again)
@@ -122,10 +110,10 @@ class Worker:
                 self.journal.enter(self.entry(trial))
                 try:
                     result = Result(trial, self._timed(module, region, trial))
-                except _Lost as lost:
+                except Lost as lost:
                     self.charged = trial
                     deaths[region] += 1
-                    self._recover(str(lost))
+                    self._recover(lost)
                     self.charged = None
                     if deaths[region] < self.settings.tries:
                         continue  # it is the first to run in the new session
@@ -133,15 +121,14 @@ class Worker:
                     result = Result(trial, (), ErrorNo.RUNTIME_DEVICE, words)
                 except TimeUp as late:
                     self.log(f"operator {trial.probe.operator} on the {trial.probe.processor}: {late}; it is given up")
-                    self._stuck.append(module)
                     self.charged = trial
-                    self._recover(str(late), late)
+                    self._recover(late)
                     self.charged = None
                     result = Result(trial, (), ErrorNo.RUN_TIMEOUT, f"the run was {late}")
                 except tvm.error.TVMError as error:
                     result = Result(trial, (), ErrorNo.RUNTIME_DEVICE, last_line(error))
                 waiting.popleft()
-                self._losses = 0
+                self._recovery.succeeded()
                 self._unchecked += 1
                 unsure.append((region, trial))
                 finished.append((region, trial))
@@ -153,7 +140,9 @@ class Worker:
 
     def _timed(self, module: CoModule, region: int, trial: Trial) -> tuple[float, ...]:
         def run(number: int, limit_s: float) -> Sequence[float]:
-            return self._call(limit_s, lambda: TIMERS[self.mode](module, region, number, self.settings.network_bytes))
+            return self._recovery.call(
+                limit_s, lambda: module.time_region(region, number, 0.0, self.settings.network_bytes)
+            )
 
         return samples(run, self.settings, trial.predicted_ms)
 
@@ -181,78 +170,54 @@ class Worker:
             times = {}
             for processor, region in regions.items():
                 look = partial(module.time_region, region, BASELINE_SAMPLES, BASELINE_MS)
-                times[processor] = min(self._call(self.settings.first_s, look))
+                times[processor] = min(self._recovery.call(self.settings.first_s, look))
             return times
-        except _Lost as lost:
+        except Lost as lost:
             self._lost_looks += 1
             if self._lost_looks < self.settings.tries:
                 raise
-            self._recover(str(lost))
+            self._recover(lost)
             self.log(f"no alarm for drift: the phone's session ended {self._lost_looks} times in the known operators")
             self.known = None
             return {}
         except (Unloadable, TimeUp, tvm.error.TVMError) as error:
             if isinstance(error, TimeUp):  # it still holds the session
-                self._recover(str(error), error)
+                self._recover(error)
             self.log(f"no alarm for drift: the known operators do not run ({last_line(error)})")
             self.known = None
             return {}
 
     def _opened(self, path: Path, count: int) -> CoModule:
         """The library on the phone, loaded unless it is there already; only the last one and the baseline's stay."""
-        number, module = self._modules.get(path, (0, None))
-        if module is not None and number == self.phone.opened:
+        loaded = self._recovery.loaded
+        if path in loaded:
+            module: CoModule = loaded[path]
             return module
-        for other in list(self._modules):
+        for other in list(loaded):
             if self.known is None or other != self.known[0]:
-                del self._modules[other]
+                del loaded[other]
         limit = self.settings.load_s + self.settings.load_each_s * count
         words = ""
         for _ in range(self.settings.tries):
             try:
-                module = self._call(limit, lambda: open_remote(self.phone, path))
-            except _Lost as lost:
+                module = self._recovery.call(limit, lambda: open_remote(self.phone, path))
+            except Lost as lost:
                 words = f"the phone's session ended while it loaded the library: {lost}"
-                self._recover(str(lost))
+                self._recover(lost)
             except TimeUp as late:
-                self._recover(str(late), late)
+                self._recover(late)
                 raise Unloadable(ErrorNo.RUN_TIMEOUT, f"loading it was {late}") from late
             except (CodlError, tvm.error.TVMError) as error:
                 raise Unloadable(ErrorNo.RUNTIME_DEVICE, last_line(error)) from error
             else:
-                self._modules[path] = (self.phone.opened, module)
+                self._recovery.loaded[path] = module
                 return module
         raise Unloadable(ErrorNo.RUNTIME_DEVICE, words)
 
-    def _call(self, limit_s: float, work: Callable[[], Value]) -> Value:
-        """``work`` on the phone.  Raises :class:`TimeUp`, :class:`_Lost`, and the phone's own errors."""
-        try:
-            return within(limit_s, work)
-        except TimeUp:
-            raise
-        except (CodlError, tvm.error.TVMError) as error:
-            if self.phone.alive():
-                raise
-            raise _Lost(last_line(error)) from error
-
-    def _recover(self, words: str, late: TimeUp | None = None) -> None:
-        """Waits for a new session.  Raises :class:`DeviceError` where there is none, or where they all end at once."""
+    def _recover(self, error: Lost | TimeUp) -> None:
         if self.stopped:
-            raise DeviceError("measuring was stopped", words)
-        self._losses += 1
-        self.phone.drop()
-        if late is not None:
-            late.thread.join(LEAVE_S)
-            if late.thread.is_alive():  # it holds a lock that freeing what was loaded would wait for
-                self._stuck.append(self._modules)
-                self._modules = {}
-            else:
-                self._stuck.clear()
-        self._modules.clear()
-        if self._losses > LOSSES:
-            raise DeviceError("the phone goes away again and again", words, "look at its log")
-        self.log(f"the phone's session has ended ({words}); opening another")
-        self.phone.reopen(self.patience_s, self.log)
+            raise DeviceError("measuring was stopped", str(error))
+        self._recovery.recover(error, self.patience_s)
 
 
 def open_remote(phone: Any, path: Path, sharing: str = "auto") -> CoModule:

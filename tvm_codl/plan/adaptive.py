@@ -15,20 +15,19 @@ from tvm_codl.plan.candidates import Candidate, Predictor, Stepped, candidates
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.search import search
-from tvm_codl.plan.shortlist import uniform
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
 
 StateName = Literal["calm", "cpu busy", "gpu throttled"]
-#: Placements of one operator that follow from those behind it, where long chains are wanted.
+#: Limit of aligned placements of one operator (:mod:`.aligned`), where long chains are wanted.
 MOST_FOLLOWING = 32
 
 
 class PhoneState(msgspec.Struct, frozen=True):
-    """How much longer than when calm each processor takes, and what each meeting of the two costs at least, in ms.
+    """``cpu`` and ``gpu``: factors of a calm phone's times; ``wait_ms``: the least cost of each wait.
 
-    ``end_ms``: what it costs more that a run ends with work of the CPU.
-    ``windows``: how many windows' rows may be made twice so that the processors need not meet.
+    ``end_ms``: added to a run that ends with work of the CPU.
+    ``windows``: how many windows' rows may be recomputed so that the processors need not wait.
     """
 
     name: str
@@ -41,10 +40,10 @@ class PhoneState(msgspec.Struct, frozen=True):
 
 
 #: A process that competes for the CPU's cores gets half of them, in turns of half a millisecond (the co-executor's
-#: metronome).  The CPU's thread sleeps where it waits, and the GPU then waits for what is left of the other one's turn: it
-#: loses the less the fewer the meetings are and the earlier the CPU's part would have been done; at the end nothing makes
-#: up for it.  Where the kernel's turns stay those of its clock, 4 ms, few meetings are best.  Who waits for the GPU's end
-#: may do so on any core.  A GPU that gets too hot typically halves its clock.
+#: metronome).  The CPU's thread sleeps while it waits, and the GPU then waits for the rest of the other process's turn: few
+#: waits, and CPU parts that end early, lose less; after the last CPU part nothing hides the loss.  Where turns last 4 ms,
+#: the kernel's clock, the fewest waits are best.  Waiting for the GPU's end may happen on any core.  A GPU that gets too hot
+#: typically halves its clock.
 STATES = (
     PhoneState("cpu busy", "cpu busy", cpu=2.2, wait_ms=0.1, end_ms=0.1, windows=8),
     PhoneState("cpu busier", "cpu busy", cpu=2.5, wait_ms=0.1, end_ms=0.1, windows=8),
@@ -62,8 +61,8 @@ class StatePlan(msgspec.Struct, frozen=True):
     plan: Plan
 
 
-class Slowed:
-    """A cost model of the same phone in some state."""
+class StateModel:
+    """The cost model of a phone in a state."""
 
     def __init__(self, model: Predictor, state: PhoneState) -> None:
         self.model, self.factors = model, {"cpu": state.cpu, "gpu": state.gpu}
@@ -72,30 +71,30 @@ class Slowed:
         return self.model.predict(workloads, processor) * self.factors[processor]
 
     def steps(self, workloads: Sequence[Workload]) -> list[dict[str, int]]:
-        """Where tiles end does not change."""
+        """Tiles do not change."""
         return self.model.steps(workloads) if isinstance(self.model, Stepped) else [{} for _ in workloads]
 
 
 def adaptive_plans(problem: Problem, first: Plan, states: Sequence[PhoneState] = STATES) -> tuple[StatePlan, ...]:
-    """``first``, for each state the plan that the search finds with the processors' times multiplied, and the GPU alone
-    for a busy CPU.
+    """``first``, the search's plan for each state, and the GPU alone for a busy CPU.
 
     A plan that places every operator as one before it is left out.  The others have the settings of ``first``; their
     ``predicted_ms`` is for their own state.  Raises :class:`UserError` for a factor below 1.
     """
-    found = [StatePlan("calm", "calm", first)]
+    plans = [StatePlan("calm", "calm", first)]
 
     def add(name: str, state: StateName, plan: Plan) -> None:
-        if placements(plan) not in [placements(one.plan) for one in found]:
-            found.append(StatePlan(name, state, msgspec.structs.replace(plan, settings=first.settings)))
+        if plan.placements not in [other.plan.placements for other in plans]:
+            plans.append(StatePlan(name, state, msgspec.structs.replace(plan, settings=first.settings)))
 
     for state in states:
         if not (state.cpu >= 1 and state.gpu >= 1 and min(state.wait_ms, state.end_ms) >= 0):
             raise UserError(f"the state {state.name} makes a processor faster", f"cpu {state.cpu}, gpu {state.gpu}")
         add(state.name, state.state, plan_for(problem, state))
-    if any(state.state == "cpu busy" for state in states) and (alone := uniform(problem).get("gpu")) is not None:
-        add("gpu only", "cpu busy", alone)
-    return tuple(found)
+    gpu_only = problem.single_processor_plans().get("gpu")
+    if gpu_only is not None and any(state.state == "cpu busy" for state in states):
+        add("gpu only", "cpu busy", gpu_only)
+    return tuple(plans)
 
 
 def plan_for(problem: Problem, state: PhoneState) -> Plan:
@@ -107,24 +106,20 @@ def plan_for(problem: Problem, state: PhoneState) -> Plan:
         signal_ms=problem.sharing.signal_ms * state.cpu,
         feed_ms=problem.sharing.feed_ms * state.cpu,
     )
-    options = slowed(problem, state)
-    return search(problem.graph, options, sharing, problem.axes, problem.name, problem.device)
+    options = candidates_in(problem, state)
+    return search(problem.graph, options, sharing, problem.axes, problem.name, problem.device).plan
 
 
-def slowed(problem: Problem, state: PhoneState) -> dict[int, tuple[Candidate, ...]]:
+def candidates_in(problem: Problem, state: PhoneState) -> dict[int, tuple[Candidate, ...]]:
     """By operator id the candidates on a phone in that state, cut around its balance."""
     most = MOST_ALIGNED if state.windows <= MOST_WINDOWS else MOST_FOLLOWING
-    model = Slowed(problem.costs, state)
-    found = candidates(problem.graph, problem.axes, model, windows=state.windows, most_aligned=most)
-    last = [operator.id for operator in problem.graph.operators if {*operator.outputs} & {*problem.graph.outputs}]
-    return found | {
-        id: tuple(
-            one if one.placement.on == "gpu" else msgspec.structs.replace(one, cpu_ms=one.cpu_ms + state.end_ms)
-            for one in found[id]
-        )
-        for id in last
-    }
-
-
-def placements(plan: Plan) -> tuple[object, ...]:
-    return tuple(operator.placement for operator in plan.operators)
+    options = candidates(
+        problem.graph, problem.axes, StateModel(problem.costs, state), windows=state.windows, most_aligned=most
+    )
+    for operator in problem.graph.operators:
+        if {*operator.outputs} & {*problem.graph.outputs}:
+            options[operator.id] = tuple(
+                c if c.placement.on == "gpu" else msgspec.structs.replace(c, cpu_ms=c.cpu_ms + state.end_ms)
+                for c in options[operator.id]
+            )
+    return options

@@ -1,8 +1,8 @@
-"""Aligned: the cuts of an operator that follow from the cuts of those behind it, with the overlaps that their halos need.
+"""Aligned: the cuts of an operator that follow from the cuts of the operators behind it, with halo recompute.
 
-Where a 3x3 convolution is cut between two rows, each of its parts reads a row that is the other one's by rights.  If the
-operator before makes both rows on both processors, nothing crosses between the two; and so on, a window's rows more for
-each operator further up.  Where the operator behind has a stride, its cut is one at twice as many rows here.
+Where a 3x3 convolution is cut between two rows, each part reads one row of the other part's input.  If the operator before
+it computes that row on both processors, nothing crosses between the two.  Each operator further up recomputes a window's
+rows more.  An operator behind with stride 2 is cut at half as many rows.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 
 from tvm_codl.graph.opgraph import OpGraph, Shape
 from tvm_codl.graph.split import Axis, NoSplit
-from tvm_codl.plan.halo import Boxes, read_boxes, whole_boxes
+from tvm_codl.plan.halo import Parts, read_parts, whole_boxes
 from tvm_codl.plan.plan import Placement
 
-#: Windows behind an operator whose rows it may make twice.
+#: Windows behind an operator whose halo it may recompute.
 MOST_WINDOWS = 3
 #: Placements of one operator that follow from those behind it.
 MOST_ALIGNED = 12
@@ -30,39 +30,38 @@ def aligned(
     windows: int = MOST_WINDOWS,
     most: int = MOST_ALIGNED,
 ) -> dict[int, list[Placement]]:
-    """By operator id, splits beside those at ``cuts``, so that the operators behind may be cut at ``likely`` places
-    without taking anything from the other processor.  Both are by operator id and axis.
+    """By operator id, splits beside those at ``cuts``: with them the operators behind can be cut at ``likely`` places
+    and read nothing of the other processor's.  Both arguments are by operator id and axis.
 
-    No more than ``most`` of one operator, with the rows of no more than ``windows`` windows behind it.
+    Of each operator at most ``most``, with the halo of at most ``windows`` windows behind it.
     """
     maker = {tensor: operator for operator in graph.operators for tensor in operator.outputs}
-    #: Each with the number of windows behind whose rows it has.
+    # The placements of each operator, with the number of windows whose halo they recompute.
     reached: dict[int, dict[Placement, int]] = {operator.id: {} for operator in graph.operators}
     for (id, name), places in likely.items():
         reached[id] |= {Placement("split", name, at): 0 for at in places}
-    found: dict[int, list[Placement]] = {}
+    result: dict[int, list[Placement]] = {}
     for operator in reversed(graph.operators):
         own = reached[operator.id]
         more = [p for p in own if any(p.over) or p.at not in cuts.get((operator.id, p.axis), ())]
         left_out = set(sorted(more, key=own.__getitem__)[most:])
-        found[operator.id] = []
+        result[operator.id] = []
         for name, axis in axes.get(operator.id, {}).items():
             mine = [p for p in own if p.axis == name and p not in left_out]
             if not mine:
                 continue
-            ends = np.array([p.parts(axis.extent) for p in mine], dtype=np.int64)
             try:
-                read = read_boxes(operator, graph, axis, ends[:, :, 0].T.ravel(), ends[:, :, 1].T.ravel())
+                read = read_parts(operator, graph, axis, mine)
             except NoSplit:
                 continue
-            found[operator.id] += [p for p in more if p.axis == name and p not in left_out]
-            for tensor, both in zip(operator.inputs, read, strict=True):
+            result[operator.id] += [p for p in more if p.axis == name and p not in left_out]
+            for tensor, parts in zip(operator.inputs, read, strict=True):
                 if tensor not in maker:
                     continue
                 before, shape = maker[tensor], graph.tensors[tensor].shape
                 for other in axes.get(before.id, {}).values():
-                    _follow(own, reached[before.id], mine, _cuts_alike(other, shape, both), windows)
-    return found
+                    _follow(own, reached[before.id], mine, _cuts_alike(other, shape, parts), windows)
+    return result
 
 
 def _follow(
@@ -72,7 +71,7 @@ def _follow(
     alike: Sequence[Placement | None],
     windows: int,
 ) -> None:
-    """Adds to an operator's placements ``before`` those that ``mine``, of an operator behind it, need."""
+    """Adds to ``before``, an operator's placements, those that ``mine``, of an operator behind it, need."""
     for placement, wanted in zip(mine, alike, strict=True):
         if wanted is None:
             continue
@@ -81,18 +80,16 @@ def _follow(
             before[wanted] = min(before.get(wanted, count), count)
 
 
-def _cuts_alike(axis: Axis, shape: Shape, read: Boxes) -> list[Placement | None]:
-    """For each pair of boxes, the CPU's in the first half of ``read`` and the GPU's in the second, the split along
-    ``axis`` whose parts hold them; None where there is none."""
-    count, step, extent = len(read) // 2, axis.granule, axis.extent
-    # Along the other axes a part is everything.
-    others = np.delete(read, axis.index, axis=1)
-    full = (others == whole_boxes(shape[: axis.index] + shape[axis.index + 1 :], 1)).all(axis=(1, 2))
-    ends = read[:, axis.index]
-    end, start = -(-ends[:count, 1] // step) * step, ends[count:, 0] // step * step
-    fits = full[:count] & full[count:] & (end > 0) & (end < extent) & (start > 0) & (start < extent)
-    found: list[Placement | None] = []
+def _cuts_alike(axis: Axis, shape: Shape, read: Parts) -> list[Placement | None]:
+    """For each placement behind, the split along ``axis`` whose parts hold what it reads; None where there is none."""
+    step, extent = axis.granule, axis.extent
+    # A part covers the other axes.
+    full = (np.concatenate([read.cpu, read.gpu], axis=1) == np.tile(whole_boxes(shape, 1), (2, 1))).all(axis=2)
+    full[:, [axis.index, axis.index + len(shape)]] = True
+    end, start = -(-read.cpu[:, axis.index, 1] // step) * step, read.gpu[:, axis.index, 0] // step * step
+    fits = full.all(axis=1) & (end > 0) & (end < extent) & (start > 0) & (start < extent)
+    splits: list[Placement | None] = []
     for fit, hi, lo in zip(fits.tolist(), end.tolist(), start.tolist(), strict=True):
         at = (hi + lo) // 2 // step * step
-        found.append(Placement("split", axis.name, at, (max(hi - at, 0), max(at - lo, 0))) if fit else None)
-    return found
+        splits.append(Placement("split", axis.name, at, (max(hi - at, 0), max(at - lo, 0))) if fit else None)
+    return splits

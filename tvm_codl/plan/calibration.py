@@ -1,8 +1,7 @@
-"""Calibration: by how much longer than its operators a whole network takes on each processor alone.
+"""Calibration: by how much longer than its operators' sum a whole network takes on each processor alone.
 
-Operators are measured one by one, with caches through which as much has gone as the network goes through in a run; a
-record may come from another network, though, or from a phone that was faster or slower at that moment.  What the whole
-network took on one processor says so, and that is measured beside every plan (:mod:`tvm_codl.measure.validation`).
+Operators are measured one by one, perhaps in another network, or when the phone was faster or slower.  Every validation
+(:mod:`tvm_codl.measure.validation`) also runs the whole network on single processors, and these runs correct the sums.
 """
 
 from __future__ import annotations
@@ -10,19 +9,20 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from tvm_codl.plan.plan import single_processor
 from tvm_codl.records.plan_record import PlanRecord
 
-#: Of so many looks at a network half of what they say is believed; of more, more.  From one look to the next a phone's
-#: speed changes about as much as the sums of measured operators are wrong.
-DOUBTED_LOOKS = 1
+#: So many samples are trusted by half, more of them by more.  Between two runs a phone's speed varies about as much as sums
+#: of measured operators err.
+PRIOR_SAMPLES = 1
 
 
 class Calibration(msgspec.Struct, frozen=True):
-    """Factors of what is predicted for one network on each processor alone."""
+    """Factors of a network's predictions on each processor alone."""
 
     cpu: float = 1.0
     gpu: float = 1.0
@@ -37,31 +37,26 @@ class Calibration(msgspec.Struct, frozen=True):
 UNKNOWN = Calibration()
 
 
-def calibration(records: Iterable[PlanRecord]) -> Calibration:
-    """What runs of one network on single processors say, each record a look at it; those of plans that share say nothing.
-
-    The median of the looks, in log, drawn towards 1 where they are few.
-    """
-    missed: dict[str, list[float]] = {"cpu": [], "gpu": []}
+def calibrate(records: Iterable[PlanRecord]) -> Calibration:
+    """From one network's runs on single processors; plans that use both are ignored."""
+    errors: dict[str, list[float]] = {"cpu": [], "gpu": []}
     for record in records:
-        on = only(record)
-        if on in missed and record.predicted_ms > 0 and record.median_ms > 0:
-            missed[on].append(math.log(record.median_ms / record.predicted_ms))
-    return Calibration(**{on: _drawn(values) for on, values in missed.items()})
+        on = processor_of(record)
+        if on in errors and record.predicted_ms > 0 and record.median_ms > 0:
+            errors[on].append(log_error(record))
+    return Calibration(**{on: math.exp(shrunk_median(values)) for on, values in errors.items()})
 
 
-def only(record: PlanRecord) -> str:
-    """The processor that has all of a plan; empty where both have a part."""
-    return alone(one["on"] for one in json.loads(record.placements))
+def processor_of(record: PlanRecord) -> str:
+    """The only processor of a recorded plan; empty where both have a part."""
+    return single_processor(placement["on"] for placement in json.loads(record.placements))
 
 
-def alone(places: Iterable[str]) -> str:
-    """The processor that has all of a network whose operators are there; empty where both have a part."""
-    found = set(places)
-    return found.pop() if len(found) == 1 and "split" not in found else ""
+def log_error(record: PlanRecord) -> float:
+    """The logarithm of measured over predicted time."""
+    return math.log(record.median_ms / record.predicted_ms)
 
 
-def _drawn(values: list[float]) -> float:
-    if not values:
-        return 1.0
-    return math.exp(statistics.median(values) * len(values) / (len(values) + DOUBTED_LOOKS))
+def shrunk_median(values: Sequence[float]) -> float:
+    """The median, shrunk towards 0 the more the fewer the values; 0 for none."""
+    return statistics.median(values) * len(values) / (len(values) + PRIOR_SAMPLES) if values else 0.0

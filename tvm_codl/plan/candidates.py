@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -19,7 +20,7 @@ from tvm_codl.records.workload import Workload
 
 #: Cuts of one axis of one operator.
 MOST_CUTS = 16
-#: Those from which the cuts of the operators before follow.
+#: Cuts of one axis from which cuts of the operators before follow (:mod:`.aligned`).
 LIKELY_CUTS = 3
 _LATTICE = 10
 _FINEST = 40
@@ -41,14 +42,14 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Predictor(Protocol):
-    """What the search asks of a cost model."""
+    """The search's view of a cost model: milliseconds for each workload."""
 
     def predict(self, workloads: Sequence[Workload], processor: Processor) -> NDArray[np.float64]: ...
 
 
 @runtime_checkable
 class Stepped(Protocol):
-    """A cost model that knows the kernels: for each operator and axis, where their tiles end."""
+    """A cost model that knows kernel tiles: for each operator the tile size in units of each axis."""
 
     def steps(self, workloads: Sequence[Workload]) -> list[dict[str, int]]: ...
 
@@ -64,11 +65,10 @@ def candidates(
     windows: int = MOST_WINDOWS,
     most_aligned: int = MOST_ALIGNED,
 ) -> dict[int, tuple[Candidate, ...]]:
-    """For each operator: ``cpu``, ``gpu``, then splits at no more than ``most_cuts`` cuts of each axis, and those that
-    follow from the likely cuts of the operators behind it, overlaps included (:func:`.aligned.aligned`, with its bounds).
+    """For each operator: ``cpu``, ``gpu``, then splits at up to ``most_cuts`` cuts of each axis, and those aligned with the
+    likely cuts of the operators behind it, with halo recompute (:func:`.aligned.aligned`, with its bounds).
 
-    Operators whose axis has the same name and extent get the same cuts, so that a run of them can be cut alike and
-    nothing crosses in between.
+    Axes of the same name and extent get the same cuts, so that a run of operators can be cut alike without transfers.
     """
     wholes = Pieces(graph)
     for operator in graph.operators:
@@ -79,23 +79,44 @@ def candidates(
     cuts, likely = _cuts(graph, axes, times, {o.id: s for o, s in zip(graph.operators, steps, strict=True)}, most_cuts)
     more = aligned(graph, axes, cuts, likely, windows, most_aligned)
     splits = {op.id: _splits(op, axes, cuts, more[op.id]) for op in graph.operators}
-    # Many networks repeat a block: what is alike is predicted once.
-    alike = {op.id: (whole.key, *splits[op.id]) for op, whole in zip(graph.operators, wholes.wholes, strict=True)}
-    first = {key: id for id, key in reversed(alike.items())}
-    own = {id: splits[id] for id in alike if first[alike[id]] == id}
-    halves = _halves(wholes, own, axes)
-    cpu, gpu = (_predict(part, own, model, on) for part, on in zip(halves, PROCESSORS, strict=True))
-    found: dict[int, tuple[Candidate, ...]] = {}
-    for operator in graph.operators:
-        cpu_ms, gpu_ms = times[operator.id]
-        alone = (Candidate(Placement("cpu"), cpu_ms, 0.0), Candidate(Placement("gpu"), 0.0, gpu_ms))
-        found[operator.id] = alone + tuple(
-            Candidate(placement, c, g)
-            for placement, c, g in zip(
-                splits[operator.id], cpu[first[alike[operator.id]]], gpu[first[alike[operator.id]]], strict=True
-            )
+    # Networks repeat blocks: predict equal operators with equal splits once.
+    keys = {op.id: (whole.key, *splits[op.id]) for op, whole in zip(graph.operators, wholes.wholes, strict=True)}
+    first = {key: op for op in reversed(graph.operators) for key in (keys[op.id],)}
+    wanted = [(op, split) for op in graph.operators if first[keys[op.id]] is op for split in splits[op.id]]
+    predicted: dict[int, list[Candidate]] = {op.id: [] for op in graph.operators}
+    for (op, _), candidate in zip(wanted, predict_splits(graph, axes, model, wanted, wholes), strict=True):
+        predicted[op.id].append(candidate)
+    return {
+        id: (
+            Candidate(Placement("cpu"), cpu_ms, 0.0),
+            Candidate(Placement("gpu"), 0.0, gpu_ms),
+            *predicted[first[keys[id]].id],
         )
-    return found
+        for id, (cpu_ms, gpu_ms) in times.items()
+    }
+
+
+def predict_splits(
+    graph: OpGraph,
+    axes: Axes,
+    model: Predictor,
+    wanted: Sequence[tuple[Operator, Placement]],
+    like: Pieces | None = None,
+) -> list[Candidate]:
+    """Splits of operators with their predicted times, in the order of ``wanted``; one call of the model a processor.
+
+    ``like``: pieces of the same network, whose operators need not be described again.
+    """
+    cpu, gpu = Pieces(graph, like), Pieces(graph, like)
+    for (_, name), group in groupby(wanted, key=lambda pair: (pair[0].id, pair[1].axis)):
+        pairs = list(group)
+        operator = pairs[0][0]
+        ends = [split.parts(axes[operator.id][name].extent) for _, split in pairs]
+        add_halves(cpu, gpu, operator, name, ends)
+    if not wanted:
+        return []
+    times = zip(wanted, model.predict(cpu, "cpu").tolist(), model.predict(gpu, "gpu").tolist(), strict=True)
+    return [Candidate(split, cpu_ms, gpu_ms) for (_, split), cpu_ms, gpu_ms in times]
 
 
 def legal_cuts(axis: Axis) -> range:
@@ -104,11 +125,10 @@ def legal_cuts(axis: Axis) -> range:
 
 
 def preferred_cuts(axis: Axis, shares: Sequence[float], most: int = MOST_CUTS, step: int = 0) -> tuple[int, ...]:
-    """No more than ``most`` legal cuts: some even ones, and the rest around ``shares`` of the axis (0 to 1).
+    """Up to ``most`` legal cuts: some evenly spaced, the rest around ``shares`` of the axis (0 to 1).
 
-    Cuts lie at multiples of ``step``, where the tiles of the kernels end, if the axis has at least four of them.  Channels
-    are otherwise cut at multiples of 16, 8 or 4 where the axis has four: kernels compute channels in vectors, and a part
-    that does not fill its last one pays for it whole.
+    Cuts lie at multiples of ``step``, the kernels' tile, if the axis has at least four; channels otherwise at multiples of
+    16, 8 or 4 if it has four of those: kernels compute whole vectors of channels.
     """
     unit = step if step and step % _unit(axis) == 0 and axis.extent >= 4 * step else _unit(axis)
     legal = np.arange(unit, axis.extent, unit)
@@ -142,57 +162,38 @@ def _cuts(
     steps: Mapping[int, Mapping[str, int]],
     most: int,
 ) -> tuple[dict[tuple[int, str], tuple[int, ...]], dict[tuple[int, str], tuple[int, ...]]]:
-    """Per operator and axis, all cuts, and those next to balanced points.
+    """Per operator and axis, all cuts, and those nearest to the balance of both processors.
 
-    Alike axes share the balanced points and the tiles of the operators that take the most time.
+    Equal axes share the balance points and tiles of their most expensive operators.
     """
-    alike: dict[tuple[str, int, int], list[tuple[float, float, int]]] = {}
+    groups: dict[tuple[str, int, int], list[tuple[float, float, int]]] = {}
     for operator in graph.operators:
         cpu_ms, gpu_ms = times[operator.id]
         if not (0 < cpu_ms < np.inf and 0 < gpu_ms < np.inf):
             continue
         gain = 1 / (1 / cpu_ms + 1 / gpu_ms)
         for axis in axes.get(operator.id, {}).values():
-            group = alike.setdefault((axis.name, axis.extent, _unit(axis)), [])
+            group = groups.setdefault((axis.name, axis.extent, _unit(axis)), [])
             group.append((-gain, gpu_ms / (cpu_ms + gpu_ms), operator.id))
-    found: dict[tuple[int, str], tuple[int, ...]] = {}
+    cuts: dict[tuple[int, str], tuple[int, ...]] = {}
     likely: dict[tuple[int, str], tuple[int, ...]] = {}
-    for (name, extent, _), members in alike.items():
+    for (name, extent, _), members in groups.items():
         members.sort()
         shares = [share for _, share, _ in members[:3]]
-        step = next((found_step for _, _, id in members[:3] if (found_step := steps[id].get(name, 0))), 0)
+        step = next((tile for _, _, id in members[:3] if (tile := steps[id].get(name, 0))), 0)
         cut = preferred_cuts(axes[members[0][2]][name], shares, most, step)
         wanted = [share * extent for share in shares]
         near = sorted(cut, key=lambda at: (min(abs(at - want) for want in wanted), at))[:LIKELY_CUTS]
-        found |= {(id, name): cut for _, _, id in members}
+        cuts |= {(id, name): cut for _, _, id in members}
         likely |= {(id, name): tuple(near) for _, _, id in members}
-    return found, likely
+    return cuts, likely
 
 
 def _splits(
     operator: Operator, axes: Axes, cuts: Mapping[tuple[int, str], tuple[int, ...]], more: Sequence[Placement]
 ) -> list[Placement]:
-    found: list[Placement] = []
+    splits: list[Placement] = []
     for name in axes.get(operator.id, {}):
-        found += [Placement("split", name, at) for at in cuts.get((operator.id, name), ())]
-        found += [placement for placement in more if placement.axis == name]
-    return found
-
-
-def _halves(wholes: Pieces, splits: Mapping[int, Sequence[Placement]], axes: Axes) -> tuple[Pieces, Pieces]:
-    """Of every split the CPU's pieces, and the GPU's."""
-    cpu, gpu = Pieces(wholes.graph, wholes), Pieces(wholes.graph, wholes)
-    for operator in wholes.graph.operators:
-        for name, axis in axes.get(operator.id, {}).items() if operator.id in splits else ():
-            ends = [s.parts(axis.extent) for s in splits[operator.id] if s.axis == name]
-            if ends:
-                add_halves(cpu, gpu, operator, name, [end for (_, end), _ in ends], [start for _, (start, _) in ends])
-    return cpu, gpu
-
-
-def _predict(
-    pieces: Pieces, splits: Mapping[int, Sequence[Placement]], model: Predictor, processor: Processor
-) -> dict[int, list[float]]:
-    """One call of the model for all pieces of one processor."""
-    times = iter(model.predict(pieces, processor).tolist() if len(pieces) else [])
-    return {id: [next(times) for _ in placements] for id, placements in splits.items()}
+        splits += [Placement("split", name, at) for at in cuts.get((operator.id, name), ())]
+        splits += [placement for placement in more if placement.axis == name]
+    return splits

@@ -1,8 +1,8 @@
 """Costs: what every placement of a network's operators costs, and every pair of placements that an edge joins.
 
-A node's cost is the operator's slower part, slowed down by the other part that runs beside it; an edge's is what the two
-placements that it joins cost (:mod:`.crossing`, :class:`~tvm_codl.cost.sharing.SharingCost`), as if both processors met
-after every operator.  :func:`replayed` is the time of a plan in which they meet only where data crosses.
+A node's cost is the operator's slower part, with contention; an edge's is the transfer between the two placements that it
+joins (:mod:`.crossing`, :class:`~tvm_codl.cost.transfers.TransferCost`), as if both processors met after every operator.
+:meth:`Costs.simulate` is the time of a plan in which they meet only where data crosses.
 """
 
 from __future__ import annotations
@@ -13,73 +13,99 @@ import msgspec
 import numpy as np
 
 from tvm_codl.cost.contention import Contention
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.dtype import bytes_of
 from tvm_codl.graph.opgraph import Operator, OpGraph, Tensor
 from tvm_codl.graph.split import Axis
 from tvm_codl.plan.candidates import Axes, Candidate
-from tvm_codl.plan.crossing import Crossing, Parts, crossing, held, needed, on_host, volumes
+from tvm_codl.plan.crossing import Crossing, crossing, held, needed, on_host, volumes
 from tvm_codl.plan.eliminate import Table
+from tvm_codl.plan.halo import Parts
 from tvm_codl.plan.plan import Placement
-from tvm_codl.plan.simulate import CPU, GPU, Part, Step, Times, replay
+from tvm_codl.plan.simulate import CPU, GPU, Part, Step, Times, simulate
 
-#: A part's time is known to within this share of it, and so is which of two parts ends last.
-DOUBT = 0.1
-#: Axes of an output whose parts need their own part of the weights only.
+#: Relative uncertainty of a part's time, and so of which of two parts ends last.
+UNCERTAINTY = 0.1
+#: Parts along these axes of an output need only their own part of the weights.
 _CUT_WITH_WEIGHTS = frozenset(("channels", "columns"))
 
 
 class Costs(msgspec.Struct, frozen=True):
-    """The tables that are minimised: one node for each operator, in the graph's order; ``edges`` by node numbers.
+    """The tables that are minimised, in ms: one node for each operator, in the graph's order; ``edges`` by node numbers.
 
-    A node holds ``work``, the time of the operator, and ``host``, what its ends at the network's inputs and outputs cost.
-    ``crossings`` and ``moved`` are the bytes behind them: those that cross an edge, and those that the memory moves for the
-    CPU's and the GPU's part of an operator.
+    A node is the sum of ``work``, the operator's time, and ``host``, the transfers of the network's inputs and outputs.
+    ``crossings`` are the bytes that cross each edge, ``moved`` the DRAM traffic in bytes of each operator's CPU and GPU part,
+    ``ends`` when these end, both started at once (0 for no part).
+
+    A *choice* is the index of a candidate for each operator, in the graph's order.
     """
 
+    graph: OpGraph
+    candidates: Mapping[int, Sequence[Candidate]]
+    sharing: TransferCost
     nodes: tuple[Table, ...]
     work: tuple[Table, ...]
     host: tuple[Table, ...]
     edges: dict[tuple[int, int], Table]
     crossings: dict[tuple[int, int], Crossing]
     moved: tuple[tuple[Table, Table], ...]
+    ends: tuple[tuple[Table, Table], ...]
+
+    def chosen(self, choice: Sequence[int]) -> list[Candidate]:
+        return [self.candidates[o.id][value] for o, value in zip(self.graph.operators, choice, strict=True)]
+
+    def transfers(self, choice: Sequence[int]) -> list[dict[int, float]]:
+        """For each operator the ms of its transfers by the node that made the input, -1 for the network's inputs and
+        outputs.  Free transfers are left out."""
+        transfers: list[dict[int, float]] = [{} for _ in choice]
+        for node, (table, value) in enumerate(zip(self.host, choice, strict=True)):
+            if table[value] > 0:
+                transfers[node][-1] = float(table[value])
+        for (a, b), table in self.edges.items():
+            if (ms := float(table[choice[a], choice[b]])) > 0:
+                transfers[b][a] = ms
+        return transfers
+
+    def growth(self, choice: Sequence[int]) -> list[Table]:
+        """For each operator and candidate, by how much the sum of costs grows if this operator alone moves there."""
+        sums = [table.copy() for table in self.nodes]
+        for (a, b), edge in self.edges.items():
+            sums[a] += edge[:, choice[b]]
+            sums[b] += edge[choice[a], :]
+        with np.errstate(invalid="ignore"):
+            return [table - table[value] for table, value in zip(sums, choice, strict=True)]
+
+    def simulate(self, choice: Sequence[int]) -> Times:
+        """The simulated run of a plan."""
+        sharing = self.sharing
+        host = [float(table[value]) for table, value in zip(self.host, choice, strict=True)]
+        extra = (host, host.copy())
+        after: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
+        # Milliseconds for each byte.
+        relaid, copied = sharing.relayout_ms_per_mb / 1e6, sharing.copy_ms_per_mb / 1e6
+        far = sharing.far_cpu_ms_per_mb / 1e6, sharing.far_gpu_ms_per_mb / 1e6
+        for (a, b), bytes in self.crossings.items():
+            at = choice[a], choice[b]
+            rewriting = bytes.relayout.item(at) * relaid
+            for which, crossed in enumerate((bytes.to_cpu.item(at), bytes.to_gpu.item(at))):
+                extra[which][b] += rewriting + crossed * (far[which] + copied)
+                if crossed > 0:
+                    after[which].setdefault(b, []).append(a)
+        steps = []
+        for node, placed in enumerate(self.chosen(choice)):
+            value, moved = choice[node], self.moved[node]
+            on, cpu, gpu = placed.placement.on, None, None
+            if on != "gpu":
+                cpu = Part(placed.cpu_ms, moved[CPU].item(value), extra[CPU][node], tuple(after[CPU].get(node, ())))
+            if on != "cpu":
+                gpu = Part(placed.gpu_ms, moved[GPU].item(value), extra[GPU][node], tuple(after[GPU].get(node, ())))
+            steps.append(Step(cpu, gpu))
+        return simulate(steps, sharing)
 
 
-def replayed(
-    graph: OpGraph,
-    candidates: Mapping[int, Sequence[Candidate]],
-    sharing: SharingCost,
-    costs: Costs,
-    choice: Sequence[int],
-) -> Times:
-    """The replay of a plan: for each operator, in the graph's order, the number of its candidate."""
-    host = [float(table[value]) for table, value in zip(costs.host, choice, strict=True)]
-    extra = (host, host.copy())
-    after: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
-    # Milliseconds for each byte.
-    relaid, copied = sharing.relayout_ms_per_mb / 1e6, sharing.copy_ms_per_mb / 1e6
-    far = sharing.far_cpu_ms_per_mb / 1e6, sharing.far_gpu_ms_per_mb / 1e6
-    for (a, b), found in costs.crossings.items():
-        at = choice[a], choice[b]
-        rewriting = found.relayout.item(at) * relaid
-        for which, crossed in enumerate((found.to_cpu.item(at), found.to_gpu.item(at))):
-            extra[which][b] += rewriting + crossed * (far[which] + copied)
-            if crossed > 0:
-                after[which].setdefault(b, []).append(a)
-    steps = []
-    for node, operator in enumerate(graph.operators):
-        value = choice[node]
-        placed, moved = candidates[operator.id][value], costs.moved[node]
-        on, cpu, gpu = placed.placement.on, None, None
-        if on != "gpu":
-            cpu = Part(placed.cpu_ms, moved[CPU].item(value), extra[CPU][node], tuple(after[CPU].get(node, ())))
-        if on != "cpu":
-            gpu = Part(placed.gpu_ms, moved[GPU].item(value), extra[GPU][node], tuple(after[GPU].get(node, ())))
-        steps.append(Step(cpu, gpu))
-    return replay(steps, sharing)
-
-
-def tables(graph: OpGraph, candidates: Mapping[int, Sequence[Candidate]], sharing: SharingCost, axes: Axes) -> Costs:
+def build_costs(
+    graph: OpGraph, candidates: Mapping[int, Sequence[Candidate]], sharing: TransferCost, axes: Axes
+) -> Costs:
     """Node and edge costs in milliseconds for every choice, and every pair of choices, of placements."""
     maker = {id: node for node, operator in enumerate(graph.operators) for id in operator.outputs}
     placed = [[candidate.placement for candidate in candidates[operator.id]] for operator in graph.operators]
@@ -89,7 +115,7 @@ def tables(graph: OpGraph, candidates: Mapping[int, Sequence[Candidate]], sharin
     moved: list[tuple[Table, Table]] = []
     stored = sum(_weights(operator) for operator in graph.operators)
     crossings: dict[tuple[int, int], Crossing] = {}
-    known: dict[tuple[object, ...], Crossing] = {}
+    cache: dict[tuple[object, ...], Crossing] = {}
     for node, operator in enumerate(graph.operators):
         wanted = dict(zip(operator.inputs, needed(operator, graph, placed[node], legal[node]), strict=True))
         read = [(graph.tensors[id], parts) for id, parts in wanted.items()]
@@ -99,37 +125,37 @@ def tables(graph: OpGraph, candidates: Mapping[int, Sequence[Candidate]], sharin
             tensor = graph.tensors[id]
             if id not in maker:
                 start = crossing(tensor, on_host(tensor), parts, written=False)
-                # The inputs are there before the run starts, so the GPU does not wait for them.
+                # The inputs are there before the run starts: no waits.
                 ends[node] += sharing.bytes_ms(np.zeros(1), start.to_gpu[0], start.relayout[0])
                 continue
             edge = (maker[id], node)
-            # Networks repeat a block: what is alike is found once.
+            # Networks repeat blocks: compute equal crossings once.
             key = (tensor.shape, tensor.dtype, *(boxes.tobytes() for p in (has[id], parts) for boxes in (p.cpu, p.gpu)))
-            found = known[key] = known.get(key) or crossing(tensor, has[id], parts)
-            crossings[edge] = crossings[edge] + found if edge in crossings else found
+            crossed = cache[key] = cache.get(key) or crossing(tensor, has[id], parts)
+            crossings[edge] = crossings[edge] + crossed if edge in crossings else crossed
     for id in graph.outputs:
         if id in maker:
             end = crossing(graph.tensors[id], has[id], on_host(graph.tensors[id]))
             ends[maker[id]] += sharing.edge_ms(end.to_cpu[:, 0], end.to_gpu[:, 0], end.relayout[:, 0])
-    work, later = [], []
-    for operator, (by_cpu, by_gpu) in zip(graph.operators, moved, strict=True):
-        cpu_end, gpu_end = _ends(candidates[operator.id], sharing, by_cpu, by_gpu)
-        work.append(np.maximum(cpu_end, gpu_end))
-        with np.errstate(invalid="ignore"):  # of what runs on neither processor, nobody is last
-            later.append(np.nan_to_num(cpu_end - gpu_end, nan=0.0))
+    part_ends = [_ends(candidates[o.id], sharing, *bytes) for o, bytes in zip(graph.operators, moved, strict=True)]
+    work = [np.maximum(*each) for each in part_ends]
+    with np.errstate(invalid="ignore"):  # inf - inf where neither processor runs it: neither part is last
+        later = [np.nan_to_num(cpu - gpu, nan=0.0) for cpu, gpu in part_ends]
     edges = {}
     for (a, b), c in crossings.items():
         edges[a, b] = sharing.bytes_ms(c.to_cpu, c.to_gpu, c.relayout)
         if b == a + 1:
-            # What was made before the last operator is long there: nobody waits for it.
-            doubt = DOUBT * work[a][:, None]
+            # Only the last operator's output may be waited for: older ones are there already.
+            doubt = UNCERTAINTY * work[a][:, None]
             edges[a, b] = edges[a, b] + sharing.wait_ms(c.to_cpu, c.to_gpu, later[a][:, None], doubt)
     nodes = tuple(w + end for w, end in zip(work, ends, strict=True))
-    return Costs(nodes, tuple(work), tuple(ends), edges, crossings, tuple(moved))
+    return Costs(
+        graph, candidates, sharing, nodes, tuple(work), tuple(ends), edges, crossings, tuple(moved), tuple(part_ends)
+    )
 
 
 def _ends(
-    options: Sequence[Candidate], sharing: SharingCost, cpu_bytes: Table, gpu_bytes: Table
+    options: Sequence[Candidate], sharing: TransferCost, cpu_bytes: Table, gpu_bytes: Table
 ) -> tuple[Table, Table]:
     """When either part of each option ends, both started at once; 0 for no part."""
     gpu_has = np.array([option.placement.on != "cpu" for option in options])
@@ -148,11 +174,10 @@ def _moved(
     contention: Contention,
     stored: float,
 ) -> tuple[Table, Table]:
-    """Bytes that the memory moves for the CPU's and the GPU's part of an operator, for each placement.
+    """DRAM traffic in bytes of the CPU's and the GPU's part of an operator, for each placement.
 
-    Weights come from memory once a run, unless a cache holds the ``stored`` bytes of the whole network's; a part of the
-    axis along which they are cut reads its share of them, every other part all.  The tensors of a part that a cache does
-    not hold do so too.
+    Weights are read once a run, unless the cache holds the whole network's ``stored`` bytes; a part along the axis that cuts
+    them reads its share, any other part all.  A part's tensors count where they do not fit in the cache.
     """
     shares = np.ones((2, len(placed)))
     for number, placement in enumerate(placed):
@@ -167,11 +192,11 @@ def _moved(
         cpu, gpu = cpu + of_cpu, gpu + of_gpu
     weights = _weights(operator) * shares
     sides = contention.cpu, contention.gpu
-    found = [
+    cpu, gpu = (
         side.beyond(own) + (part if stored > side.cache else 0.0)
         for side, own, part in zip(sides, (cpu, gpu), weights, strict=True)
-    ]
-    return found[CPU], found[GPU]
+    )
+    return cpu, gpu
 
 
 def _weights(operator: Operator) -> float:

@@ -1,17 +1,17 @@
-"""Crossing: what of a tensor has to change processor or layout between its producer's placement and its consumer's.
+"""Crossing: what of a tensor changes processor or layout between its producer's placement and its consumer's.
 
-Every placement says which box of each tensor either processor holds (as producer) or needs (as consumer).  What a
-processor needs and does not hold crosses.  Halos, whole operators, splits along one axis or two are all this rule.
+A placement says which box of each tensor either processor holds (as producer) or needs (as consumer).  What a processor
+needs and does not hold crosses.  The same rule covers halos, whole operators, and splits along one axis or two.
 
-Layout: a whole tensor lies in its natural order, whose outermost axis is the first with more than one index (rows,
-for one image in NHWC).  Pieces along that axis are contiguous in it.  A tensor that is cut along another axis lies
-with that axis outermost: whoever writes a part changes its layout, and whoever reads one changes it back, except
-where a processor reads exactly what it wrote, for then it stays inside the kernels of one region.
+Layout: a whole tensor lies in its natural order, whose outermost axis is the first with more than one index (rows, for one
+image in NHWC).  Pieces along that axis are contiguous.  A tensor that is cut along another axis is stored with that axis
+outermost: every writer of a part changes the layout, and every reader changes it back.  A processor that reads exactly what
+it wrote is the exception, since that stays inside the kernels of one region.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -19,19 +19,11 @@ from numpy.typing import NDArray
 
 from tvm_codl.graph.dtype import width
 from tvm_codl.graph.opgraph import Operator, OpGraph, Shape, Tensor
-from tvm_codl.graph.slab import Need, Slab
 from tvm_codl.graph.split import Axis
-from tvm_codl.plan.halo import Boxes, boxes, read_boxes, whole_boxes
+from tvm_codl.plan.halo import Boxes, Parts, ends, read_parts, whole_boxes
 from tvm_codl.plan.plan import Placement
 
 Numbers = NDArray[np.float64]
-
-
-class Parts(msgspec.Struct, frozen=True):
-    """Boxes of one tensor for each placement of an operator: ``cpu`` and ``gpu`` are (placements, rank, 2)."""
-
-    cpu: Boxes
-    gpu: Boxes
 
 
 class Crossing(msgspec.Struct, frozen=True):
@@ -50,28 +42,38 @@ class Crossing(msgspec.Struct, frozen=True):
 
 
 def held(tensor: Tensor, placements: Sequence[Placement], axes: dict[str, Axis]) -> Parts:
-    """What each processor has of ``tensor``, an output of the operator with these placements."""
-    return _parts(tensor.shape, [_held(placement, axes) for placement in placements])
+    """What each processor holds of ``tensor``, an output of the operator with these placements."""
+    parts = _undivided(tensor.shape, placements)
+    for axis, rows, splits in _splits(placements, axes):
+        parts.cpu[rows, axis.index], parts.gpu[rows, axis.index] = ends(axis, splits).swapaxes(0, 1)
+    return parts
 
 
 def needed(operator: Operator, graph: OpGraph, placements: Sequence[Placement], axes: dict[str, Axis]) -> list[Parts]:
     """What each processor reads of each of the operator's inputs, in their order."""
-    shapes = [graph.tensors[tensor].shape for tensor in operator.inputs]
+    result = [_undivided(graph.tensors[tensor].shape, placements) for tensor in operator.inputs]
+    for axis, rows, splits in _splits(placements, axes):
+        for parts, read in zip(result, read_parts(operator, graph, axis, splits), strict=True):
+            parts.cpu[rows], parts.gpu[rows] = read.cpu, read.gpu
+    return result
+
+
+def _undivided(shape: Shape, placements: Sequence[Placement]) -> Parts:
+    """All for the processor that runs the operator alone, and nothing for the other."""
     on = np.array([placement.on for placement in placements])
-    found = []
-    for shape in shapes:
-        cpu, gpu = whole_boxes(shape, len(placements)), whole_boxes(shape, len(placements))
-        cpu[on == "gpu", 0, 1], gpu[on == "cpu", 0, 1] = 0, 0
-        found.append(Parts(cpu, gpu))
+    parts = Parts(whole_boxes(shape, len(placements)), whole_boxes(shape, len(placements)))
+    parts.cpu[on == "gpu", 0, 1] = parts.gpu[on == "cpu", 0, 1] = 0
+    return parts
+
+
+def _splits(
+    placements: Sequence[Placement], axes: dict[str, Axis]
+) -> Iterator[tuple[Axis, NDArray[np.intp], list[Placement]]]:
+    """By axis, the numbers of its splits among ``placements``, and the splits."""
     for name, axis in axes.items():
         rows = np.array([i for i, p in enumerate(placements) if p.on == "split" and p.axis == name], dtype=np.intp)
-        if not len(rows):
-            continue
-        ends = np.array([placements[i].parts(axis.extent) for i in rows.tolist()], dtype=np.int64)
-        both = read_boxes(operator, graph, axis, ends[:, :, 0].T.ravel(), ends[:, :, 1].T.ravel())
-        for parts, read in zip(found, both, strict=True):
-            parts.cpu[rows], parts.gpu[rows] = read[: len(rows)], read[len(rows) :]
-    return found
+        if len(rows):
+            yield axis, rows, [placements[i] for i in rows.tolist()]
 
 
 def volumes(tensor: Tensor, parts: Parts) -> tuple[Numbers, Numbers]:
@@ -81,14 +83,14 @@ def volumes(tensor: Tensor, parts: Parts) -> tuple[Numbers, Numbers]:
 
 
 def on_host(tensor: Tensor) -> Parts:
-    """The network's inputs and outputs are the CPU's, whole."""
-    return _parts(tensor.shape, [(None, _nothing(0))])
+    """What the processors hold of the network's inputs and outputs: the CPU has all."""
+    return _undivided(tensor.shape, [Placement("cpu")])
 
 
 def crossing(tensor: Tensor, producer: Parts, consumer: Parts, written: bool = True) -> Crossing:
     """Bytes that cross or change layout, for every pair of placements.
 
-    ``written`` is False for the network's inputs, which nobody rewrites: their layout changes in reading only.
+    ``written`` is False for the network's inputs: their layout changes in reading only.
     """
     size = width(tensor.dtype)
     to, rewritten, in_place = [], [], np.array(True)
@@ -99,48 +101,15 @@ def crossing(tensor: Tensor, producer: Parts, consumer: Parts, written: bool = T
         to.append(size * (volume - common))
         in_place = in_place & (same | (plain[:, None] & _contiguous(tensor.shape, wants)))
         rewritten.append(size * (volume + held_volume[:, None] * written))
-    # Both processors rewrite their parts at the same time.
+    # Both processors change layouts at the same time.
     relayout = np.where(in_place, 0.0, np.maximum(*rewritten))
     overlap = np.flatnonzero(_overlap(producer))
     if len(overlap):
-        # Pieces that overlap are joined of copies of their shares, where neither of them is enough.
+        # A reader to whom neither of two overlapping pieces is enough joins them: both are copied.
         own = [boxes[overlap, None] for boxes in (producer.cpu, producer.gpu)]
         copied = size * np.maximum(*(_volume(boxes[..., 1] - boxes[..., 0]) for boxes in own))
         relayout[overlap] += copied * (_beyond(own, consumer.cpu) | _beyond(own, consumer.gpu))
     return Crossing(to[0], to[1], relayout)
-
-
-def needs_other(
-    graph: OpGraph,
-    tensor: Tensor,
-    producer: tuple[Placement, dict[str, Axis]],
-    consumer: tuple[Operator, Placement, dict[str, Axis]],
-) -> tuple[bool, bool]:
-    """(CPU needs something that the GPU made, GPU needs something that the CPU made) of ``tensor``."""
-    operator, placement, axes = consumer
-    wants = needed(operator, graph, [placement], axes)
-    found = [
-        crossing(tensor, held(tensor, [producer[0]], producer[1]), parts)
-        for id, parts in zip(operator.inputs, wants, strict=True)
-        if id == tensor.id
-    ]
-    return any(each.to_cpu.any() for each in found), any(each.to_gpu.any() for each in found)
-
-
-def _nothing(axis: int) -> Slab:
-    return Slab(axis, 0, 0)
-
-
-def _held(placement: Placement, axes: dict[str, Axis]) -> tuple[Need, Need]:
-    if placement.on == "split":
-        axis = axes[placement.axis]
-        cpu, gpu = placement.parts(axis.extent)
-        return Slab(axis.index, *cpu), Slab(axis.index, *gpu)
-    return (None, _nothing(0)) if placement.on == "cpu" else (_nothing(0), None)
-
-
-def _parts(shape: Shape, pairs: Sequence[tuple[Need, Need]]) -> Parts:
-    return Parts(boxes(shape, [cpu for cpu, _ in pairs]), boxes(shape, [gpu for _, gpu in pairs]))
 
 
 def _volume(extents: Boxes) -> Numbers:
@@ -151,7 +120,7 @@ def _volume(extents: Boxes) -> Numbers:
 def _common(
     has: Boxes, wants: Boxes, has_any: NDArray[np.bool_], wants_any: NDArray[np.bool_]
 ) -> tuple[Numbers, NDArray[np.bool_]]:
-    """For each pair of boxes how many indices they share, and whether they are the same."""
+    """For each pair of boxes the number of indices that they share, and whether they are the same."""
     share, same = np.ones((len(has), len(wants))), np.ones((len(has), len(wants)), dtype=np.bool_)
     for axis in range(has.shape[1]):
         (lo, hi), (first, last) = has[:, axis].T, wants[:, axis].T
@@ -166,7 +135,10 @@ def _common(
 
 
 def _beyond(own: Sequence[Boxes], wants: Boxes) -> NDArray[np.bool_]:
-    """Whether a box that is not empty lies in neither of two others, for each pair; ``own`` have an axis for the boxes."""
+    """For each pair, whether a box of ``wants`` is not empty and lies in neither of two boxes.
+
+    ``own`` holds the two, shape (pieces, 1, rank, 2).
+    """
     inside = [((wants[..., 0] >= box[..., 0]) & (wants[..., 1] <= box[..., 1])).all(axis=-1) for box in own]
     result: NDArray[np.bool_] = (_volume(wants[..., 1] - wants[..., 0]) > 0) & ~inside[0] & ~inside[1]
     return result
@@ -182,7 +154,7 @@ def _outermost(shape: Shape) -> int:
 
 
 def _contiguous(shape: Shape, boxes: Boxes) -> NDArray[np.bool_]:
-    """Whether a box of a tensor in natural order is one run of memory: it cuts the outermost axis only, or is empty."""
+    """Whether a box of a tensor in natural order is contiguous: it cuts the outermost axis only, or is empty."""
     extents = boxes[..., 1] - boxes[..., 0]
     full = extents == np.array(shape or (1,))
     full[..., _outermost(shape)] = True

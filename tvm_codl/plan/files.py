@@ -1,4 +1,4 @@
-"""Plans as files: strict JSON, laid out for a person's eyes."""
+"""Plans as files: strict, indented JSON."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from tvm_codl.errors import UserError
 from tvm_codl.plan.plan import FORMAT, Placement, Plan, PlannedOperator
 from tvm_codl.records.settings import Settings
 
-#: What helps against a file that is no plan, or no longer one.
 _ANEW = "mend it there, or make a plan: tvm-codl plan MODEL -o PLAN"
+_NESTED: dict[type[msgspec.Struct], dict[str, type[msgspec.Struct]]] = {
+    Plan: {"operators": PlannedOperator, "settings": Settings},
+    PlannedOperator: {"placement": Placement},
+}
 _AT_BYTE = re.compile(r"\(byte (\d+)\)")
 
 
@@ -25,7 +28,7 @@ def dump_plan(plan: Plan, path: str | Path) -> None:
 
 
 def load_plan(path: str | Path) -> Plan:
-    """Raises :class:`UserError` that names the line, or the operator, that is no plan."""
+    """Raises :class:`UserError` that names the line or the operator that is wrong."""
     try:
         text = Path(path).read_bytes()
     except OSError as error:
@@ -38,30 +41,33 @@ def load_plan(path: str | Path) -> Plan:
 
 
 def parse_plan(text: bytes | str, source: str = "plan") -> Plan:
-    """As :func:`load_plan`, from the text; fields that a plan does not have are errors, so that a typo is seen."""
+    """As :func:`load_plan`, from the text; unknown fields are errors, so that a typo is seen."""
     raw = text.encode() if isinstance(text, str) else text
     try:
         raw.decode("utf-8")
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{source} is no JSON", _line_of_byte(raw, str(error)), _ANEW) from error
-    found = value.get("format", FORMAT) if isinstance(value, dict) else None
-    if found is not None and found != FORMAT:
+    format = value.get("format", FORMAT) if isinstance(value, dict) else FORMAT
+    if format != FORMAT:
         raise UserError(
-            f"{source} has plan format {found!r}, this version reads {FORMAT}",
+            f"{source} has plan format {format!r}, this version reads {FORMAT}",
             next="make it again: tvm-codl plan MODEL",
         )
-    _known(value, Plan, source, "")
+    _check_fields(value, Plan, source)
     try:
         plan = msgspec.convert(value, Plan)
     except msgspec.ValidationError as error:
         raise UserError(f"{source} is no plan", str(error), _ANEW) from error
-    # Whoever edits a plan may move its lines; what reads it takes them in the graph's order.
+    # Lines may be moved by hand; readers expect the graph's order.
     return msgspec.structs.replace(plan, operators=tuple(sorted(plan.operators, key=lambda line: line.operator)))
 
 
-def _known(value: object, kind: type[msgspec.Struct], source: str, where: str) -> None:
-    """Plan's own types accept unknown fields (later formats may add some); a file that a person edits does not."""
+def _check_fields(value: object, kind: type[msgspec.Struct], source: str, where: str = "") -> None:
+    """Unknown fields are errors in a file that a person edits; elsewhere the types accept those of later formats."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            _check_fields(item, kind, source, f"{where}[{index}]")
     if not isinstance(value, dict):
         return
     unknown = sorted(set(value) - set(kind.__struct_fields__))
@@ -71,13 +77,9 @@ def _known(value: object, kind: type[msgspec.Struct], source: str, where: str) -
             f"known fields: {', '.join(kind.__struct_fields__)}",
             "correct or remove the field, then: tvm-codl plans verify MODEL PLAN",
         )
-    if kind is Plan and isinstance(value.get("operators"), list):
-        for index, operator in enumerate(value["operators"]):
-            _known(operator, PlannedOperator, source, f"operators[{index}]")
-    if kind is Plan:
-        _known(value.get("settings"), Settings, source, "settings")
-    if kind is PlannedOperator:
-        _known(value.get("placement"), Placement, source, f"{where}.placement of {value.get('name', '?')!r}")
+    for name, inner in _NESTED.get(kind, {}).items():
+        path = f"{where}.{name} of {value.get('name', '?')!r}" if where else name
+        _check_fields(value.get(name), inner, source, path)
 
 
 def _line_of_byte(raw: bytes, message: str) -> str:

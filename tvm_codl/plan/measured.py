@@ -1,4 +1,4 @@
-"""What plans that were run before say: which were good, and how far from their predictions such plans end up."""
+"""Measured: earlier runs of plans on a device, as plans to try again and as corrections of predictions."""
 
 from __future__ import annotations
 
@@ -11,32 +11,30 @@ import msgspec
 
 from tvm_codl.errors import UserError
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.plan.calibration import Calibration, calibration, only
+from tvm_codl.plan.calibration import Calibration, calibrate, log_error, processor_of, shrunk_median
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.records.plan_record import PlanRecord
 from tvm_codl.records.settings import DEFAULT, Settings
 
-#: Of so many networks that were run before, half of what they say is believed; of more, more.
-DOUBTED = 1
 _PLACEMENTS = msgspec.json.Decoder(tuple[Placement, ...])
 _SETTINGS = msgspec.json.Decoder(Settings)
 
 
 def graph_digest(graph: OpGraph) -> str:
-    """16 hexadecimal digits that two networks with other operators, shapes or names do not share."""
+    """16 hexadecimal digits of a hash over operators, shapes and names."""
     return hashlib.sha256(msgspec.json.encode(graph)).hexdigest()[:16]
 
 
 def record_of(problem: Problem, plan: Plan, times_ms: Sequence[float], build: str, when: float) -> PlanRecord:
-    """The record of runs of a plan, with its prediction as it is without a correction."""
+    """The record of runs of a plan, with its simulated time, without the correction."""
     return PlanRecord(
         problem.name,
         problem.device,
         build,
         graph_digest(problem.graph),
-        msgspec.json.encode([line.placement for line in plan.operators]).decode(),
+        msgspec.json.encode(plan.placements).decode(),
         plan.predicted_ms / plan.correction,
         tuple(times_ms),
         when,
@@ -44,56 +42,56 @@ def record_of(problem: Problem, plan: Plan, times_ms: Sequence[float], build: st
     )
 
 
-def known_plans(records: Iterable[PlanRecord], problem: Problem) -> list[Plan]:
-    """The plans of a network that shared it between the processors, the one that was the fastest when last run first.
+def plans_of(records: Iterable[PlanRecord], problem: Problem) -> list[Plan]:
+    """The recorded plans of the problem's network that use both processors, by their last runs, the fastest first.
 
     They are priced by ``problem``; what is no legal plan of it (any more) is left out.
     """
     digest = graph_digest(problem.graph)
-    newest = {(r.placements, r.settings): r for r in records if r.graph == digest and not only(r)}
-    found = []
-    for record in sorted(newest.values(), key=lambda r: r.median_ms):
+    plans = []
+    for record in sorted(_latest_shared(r for r in records if r.graph == digest), key=lambda r: r.median_ms):
         try:
             settings = _SETTINGS.decode(record.settings)
-            wanted = _PLACEMENTS.decode(record.placements)
-            lines = zip(problem.graph.operators, wanted, strict=True)
+            placements = _PLACEMENTS.decode(record.placements)
+            lines = zip(problem.graph.operators, placements, strict=True)
             bare = tuple(PlannedOperator(operator.id, operator.name, placement) for operator, placement in lines)
             verify_plan(Plan(problem.name, problem.device, bare), problem.graph, problem.axes)
         except (UserError, ValueError):  # of an older version's rules, or no plan at all
             continue
         if settings.gpu_float != "float32":  # it computes something else
             continue
-        plan = problem.placed(wanted, "measured before")
+        plan = problem.place(placements, "measured before")
         if plan.predicted_ms:  # 0 stands for infinite: a part of it does not run any more
-            found.append(msgspec.structs.replace(plan, settings=settings))
-    return found
+            plans.append(msgspec.structs.replace(plan, settings=settings))
+    return plans
 
 
-def correction(records: Iterable[PlanRecord], graph: OpGraph) -> float:
-    """The factor by which plans that share a network take longer than their replays, by what was run before on one device,
-    beyond what each network took longer on single processors (:mod:`.calibration`).
+def fit_correction(records: Iterable[PlanRecord], graph: OpGraph) -> float:
+    """The factor by which plans that use both processors of one device take longer than simulated, beyond their networks'
+    calibrations (:mod:`.calibration`).
 
-    The median over networks of each one's median, in log, drawn towards 1 where the networks are few.  Runs of ``graph``
-    itself are left out: its prediction shall not know its measurement.
+    The shrunk median over networks of each one's median, in log.  Runs of ``graph`` itself are left out: its prediction
+    shall not know its measurement.
     """
     own = graph_digest(graph)
     by_graph: dict[str, list[PlanRecord]] = {}
     for record in records:
         if record.graph != own:
             by_graph.setdefault(record.graph, []).append(record)
-    missed: dict[str, float] = {}
-    for digest, runs in by_graph.items():
-        newest = {(r.placements, r.settings): r for r in runs if not only(r) and r.predicted_ms > 0 and r.median_ms > 0}
-        if newest:
-            middle = statistics.median(math.log(r.median_ms / r.predicted_ms) for r in newest.values())
-            missed[digest] = middle - math.log(calibration(runs).shared)
-    if not missed:
-        return 1.0
-    middle = statistics.median(missed.values())
-    return round(math.exp(middle * len(missed) / (len(missed) + DOUBTED)), 4)
+    errors = []
+    for runs in by_graph.values():
+        shared = _latest_shared(r for r in runs if r.predicted_ms > 0 and r.median_ms > 0)
+        if shared:
+            errors.append(statistics.median(map(log_error, shared)) - math.log(calibrate(runs).shared))
+    return round(math.exp(shrunk_median(errors)), 4)
 
 
-def calibrated(records: Iterable[PlanRecord], graph: OpGraph) -> Calibration:
-    """What looks at ``graph`` on single processors say of its predictions."""
+def calibrate_network(records: Iterable[PlanRecord], graph: OpGraph) -> Calibration:
+    """By the runs of ``graph`` on single processors with default settings."""
     own = graph_digest(graph)
-    return calibration(r for r in records if r.graph == own and _SETTINGS.decode(r.settings) == DEFAULT)
+    return calibrate(r for r in records if r.graph == own and _SETTINGS.decode(r.settings) == DEFAULT)
+
+
+def _latest_shared(records: Iterable[PlanRecord]) -> list[PlanRecord]:
+    """The last record of each plan (and settings) that uses both processors."""
+    return list({(r.placements, r.settings): r for r in records if not processor_of(r)}.values())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
+from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.records.settings import DEFAULT, Settings
 
 FORMAT = 1
@@ -18,8 +20,8 @@ class Placement(msgspec.Struct, frozen=True, omit_defaults=True):
     """``cpu``, ``gpu``, or ``split``: the first ``at`` units of ``axis`` to the CPU, the rest to the GPU.
 
     ``axis`` is a name from the operator's split rule (``height``, ``channels``, ``batch``, ``rows``, ...);
-    ``0 < at < extent``, in units of the output tensor's axis.  ``over``: units behind ``at`` that the CPU makes too, and
-    units before it that the GPU makes too.  What both make, neither has to wait for.
+    ``0 < at < extent``, in units of the output tensor's axis.  ``over`` is the halo recompute: units behind ``at`` that the
+    CPU computes too, and units before it that the GPU computes too, so that neither waits for them.
     """
 
     on: Literal["cpu", "gpu", "split"]
@@ -28,17 +30,17 @@ class Placement(msgspec.Struct, frozen=True, omit_defaults=True):
     over: tuple[int, int] = EXACT
 
     def __post_init__(self) -> None:
-        # A field is left out of the JSON where it is the default itself.
+        # omit_defaults compares by identity.
         if self.over == EXACT and self.over is not EXACT:
             msgspec.structs.force_setattr(self, "over", EXACT)
 
     def parts(self, extent: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The CPU's units and the GPU's, of a split of ``extent`` units: first one, and the one behind the last."""
+        """The CPU's and the GPU's units of a split of ``extent`` units, end exclusive."""
         return (0, self.at + self.over[0]), (self.at - self.over[1], extent)
 
 
 class PlannedOperator(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of the plan.  Times are predicted milliseconds; ``share_ms`` is what sharing costs on its inputs."""
+    """One line of the plan.  Times are predicted milliseconds; ``share_ms`` is the transfer cost of its inputs."""
 
     operator: int
     name: str
@@ -54,11 +56,9 @@ class PlannedOperator(msgspec.Struct, frozen=True, omit_defaults=True):
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     """``operators`` has one entry for each operator of the graph, in the graph's order.
 
-    ``searched_ms`` is the plan's time under the costs that the search minimises, and no plan of the same candidates has
-    one below ``bound_ms``; both are 0 in a plan that no search made.
-    ``predicted_ms`` is the plan's replay times ``correction``: how much longer than their replays this device's earlier plans
-    took that share a network, and how much longer than its operators this one takes on each processor alone, where that was
-    measured (of a plan of one processor these are runs of itself).  ``measured_ms`` is the median of runs on the device, 0 for none.
+    ``predicted_ms`` is the simulated time times ``correction`` (:meth:`~tvm_codl.plan.problem.Problem.factor`), and
+    ``measured_ms`` the median of runs on the device, 0 for none.  ``searched_ms`` is the sum of the costs that the search
+    minimises, and ``bound_ms`` a lower bound of any plan's of the same candidates; both are 0 in a plan of no search.
     ``predicted_mj``: millijoules of a run by a power table, a model and no measurement; 0 where energy was not asked for.
     """
 
@@ -73,3 +73,21 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     bound_ms: float = 0.0
     settings: Settings = DEFAULT
     format: int = FORMAT
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        return tuple(operator.placement for operator in self.operators)
+
+
+def uniform_plan(graph: OpGraph, on: Literal["cpu", "gpu"], model: str = "", device: str = "") -> Plan:
+    """``cpu-only`` or ``gpu-only``: every operator whole on one processor, without times."""
+    operators = tuple(
+        PlannedOperator(operator.id, operator.name, Placement(on), reason=f"{on} only") for operator in graph.operators
+    )
+    return Plan(model, device, operators)
+
+
+def single_processor(places: Iterable[str]) -> str:
+    """The processor that runs all operators, by where each one is; empty where both have a part."""
+    names = set(places)
+    return names.pop() if len(names) == 1 and "split" not in names else ""

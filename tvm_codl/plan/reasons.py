@@ -1,95 +1,59 @@
-"""Why an operator is where it is, in words; and the plans and times that a plan is compared with."""
+"""Reasons: why an operator is where it is, in words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
 
-from tvm_codl.errors import UserError
-from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis
 from tvm_codl.plan.candidates import Candidate
-from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
+from tvm_codl.plan.eliminate import Table
+from tvm_codl.plan.plan import Placement
 
 
 def reason(
-    chosen: Candidate,
-    options: Sequence[Candidate],
-    axes: Mapping[str, Axis],
-    share_ms: float,
-    excess_ms: Sequence[float],
+    chosen: Candidate, options: Sequence[Candidate], axes: Mapping[str, Axis], transfer_ms: float, growth_ms: Table
 ) -> str:
-    """One line in words.  ``options`` starts with cpu and gpu; ``excess_ms[i]`` is what option i would add."""
-    cpu, gpu = options[0].ms, options[1].ms
-    better = min(("cpu", cpu), ("gpu", gpu), key=lambda one: one[1])
+    """One line in words.  ``options`` starts with cpu and gpu; ``growth_ms[i]`` is what option i would add."""
+    whole = {"cpu": options[0].ms, "gpu": options[1].ms}
+
+    def cut(placement: Placement) -> str:
+        return f"{placement.at}/{axes[placement.axis].extent} {placement.axis}"
+
     placement = chosen.placement
     if placement.on == "split":
-        twice = f" ({sum(placement.over)} made twice)" if any(placement.over) else ""
-        words = (
-            f"split {placement.at}/{axes[placement.axis].extent} {placement.axis}{twice}: "
-            f"{_ms(chosen.ms)} ms vs {_ms(better[1])} on {better[0]} alone"
-        )
-        return words + (f", {_ms(share_ms)} ms to share" if share_ms > 0 else "")
-    here, there = (("cpu", cpu), ("gpu", gpu)) if placement.on == "cpu" else (("gpu", gpu), ("cpu", cpu))
-    if math.isinf(there[1]):
-        return f"{here[0]}: the {there[0]} does not run it"
-    splits = [option for option in options[2:] if math.isfinite(option.ms)]
+        better = min(whole, key=whole.__getitem__)
+        recomputed = f" ({sum(placement.over)} recomputed)" if any(placement.over) else ""
+        words = f"split {cut(placement)}{recomputed}: {_ms(chosen.ms)} ms vs {_ms(whole[better])} on {better} alone"
+        return words + (f", {_ms(transfer_ms)} ms of transfers" if transfer_ms > 0 else "")
+    here, there = placement.on, "gpu" if placement.on == "cpu" else "cpu"
+    here_ms, there_ms = whole[here], whole[there]
+    if math.isinf(there_ms):
+        return f"{here}: the {there} does not run it"
+    best = min(enumerate(options[2:], 2), key=lambda pair: pair[1].ms, default=None)
     if not axes:
         why = "no split rule: opaque"
-    elif not splits:
+    elif best is None or math.isinf(best[1].ms):
         why = "no legal cut"
     else:
-        fastest = min(splits, key=lambda option: option.ms)
-        words = f"{fastest.placement.at}/{axes[fastest.placement.axis].extent} {fastest.placement.axis}"
-        if fastest.ms >= here[1]:
-            why = f"the best split ({words}) takes {_ms(fastest.ms)} ms, the whole {_ms(here[1])}"
-        else:
-            index = list(options).index(fastest)
-            lost = here[1] - fastest.ms + max(0.0, excess_ms[index])
-            why = f"too small to share: the best split ({words}) saves {_ms(here[1] - fastest.ms)} ms, "
-            why += f"its sharing costs {_ms(lost)}"
-    if here[1] > there[1]:
-        why += f"; {there[0]} takes {_ms(there[1])} ms, but its neighbours are on the {here[0]}"
-    return f"{here[0]} {_ms(here[1])} ms: {why}"
+        index, split = best
+        saved = here_ms - split.ms
+        words = f"the best split ({cut(split.placement)})"
+        why = f"{words} takes {_ms(split.ms)} ms, the whole {_ms(here_ms)}"
+        if saved > 0:
+            lost = saved + max(0.0, float(growth_ms[index]))
+            why = f"not worth splitting: {words} saves {_ms(saved)} ms, its transfers cost {_ms(lost)}"
+    if here_ms > there_ms:
+        why += f"; {there} takes {_ms(there_ms)} ms, but its neighbours are on the {here}"
+    return f"{here} {_ms(here_ms)} ms: {why}"
 
 
 def placement_words(placement: Placement) -> str:
-    """``cpu``, ``gpu``, ``height@12``; ``height@12+2-1`` where the CPU makes 2 rows more, and the GPU 1."""
+    """``cpu``, ``gpu``, ``height@12``; ``height@12+2-1`` where the CPU recomputes 2 rows, and the GPU 1."""
     if placement.on != "split":
         return placement.on
     over = f"+{placement.over[0]}-{placement.over[1]}" if any(placement.over) else ""
     return f"{placement.axis}@{placement.at}{over}"
-
-
-def columns(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
-    """Lines of a table whose columns are as wide as they need; those of the numbers ``left`` begin at the left."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if column in left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
-def uniform_plan(graph: OpGraph, on: Literal["cpu", "gpu"], model: str = "", device: str = "") -> Plan:
-    """``cpu-only`` or ``gpu-only``: every operator whole on one processor."""
-    operators = tuple(
-        PlannedOperator(operator.id, operator.name, Placement(on), reason=f"{on} only") for operator in graph.operators
-    )
-    return Plan(model, device, operators)
-
-
-def ideal_ms(cpu_ms: Sequence[float], gpu_ms: Sequence[float]) -> float:
-    """The sum over operators of 1 / (1/cpu + 1/gpu): every one shared perfectly, for nothing.
-
-    Infinite times count as the other processor's alone.  Raises :class:`UserError` for lists of unequal length.
-    """
-    if len(cpu_ms) != len(gpu_ms):
-        raise UserError("the ideal time needs both times of every operator", f"{len(cpu_ms)} and {len(gpu_ms)} times")
-    return sum(1.0 / (1.0 / c + 1.0 / g) if c > 0 and g > 0 else 0.0 for c, g in zip(cpu_ms, gpu_ms, strict=True))
 
 
 def _ms(ms: float) -> str:

@@ -1,4 +1,4 @@
-"""Replay: when a plan's parts start and end on two processors, as the co-executor runs them.
+"""Simulate: when a plan's parts start and end on two processors, as the co-executor runs them.
 
 The co-executor works off two in-order lists, one a processor, and waits only where data crosses.  The search adds up
 operators as if both processors met after each; here they do not, so a processor may run ahead of the other, branches
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 
 CPU, GPU = 0, 1
 _NOTHING = 1e-9  # ms: a picosecond, what rounding leaves
@@ -21,7 +21,7 @@ _NOTHING = 1e-9  # ms: a picosecond, what rounding leaves
 class Part(msgspec.Struct, frozen=True):
     """One processor's part of an operator.
 
-    ``ms`` alone; ``bytes`` that the memory moves for it; ``extra_ms`` for what it rewrites, copies or reads from afar before;
+    ``ms`` alone; ``bytes`` of DRAM traffic; ``extra_ms`` for layout changes, copies and reading from afar before it;
     ``after``: numbers of the operators whose part on the *other* processor must have ended.
     """
 
@@ -40,9 +40,7 @@ class Step(msgspec.Struct, frozen=True):
 
 class Times(msgspec.Struct, frozen=True):
     """Milliseconds from the run's start.  ``ends[i]`` are operator i's ends on the CPU and the GPU, 0 without a part, and
-    ``starts[i]`` when its parts started to work.
-
-    ``waited_ms``: how long each processor, between its parts, waited for the other.
+    ``starts[i]`` its parts' starts.  ``waited_ms``: how long each processor waited for the other between its parts.
     """
 
     total_ms: float
@@ -51,34 +49,21 @@ class Times(msgspec.Struct, frozen=True):
     starts: tuple[tuple[float, float], ...] = ()
 
 
-class _List:
-    """One processor's parts, in order, with their operators' numbers and their traffic in bytes per ms."""
+def simulate(steps: Sequence[Step], sharing: TransferCost) -> Times:
+    """Simulates a run by predicted times; operators are in the graph's order.
 
-    def __init__(self, steps: Sequence[Step], which: int) -> None:
-        self.parts: list[tuple[int, Part, float]] = []
-        self.ends: list[float | None] = [0.0] * len(steps)
-        self.starts = [0.0] * len(steps)
-        for index, step in enumerate(steps):
-            part = step.gpu if which else step.cpu
-            if part is not None:
-                self.parts.append((index, part, part.bytes / part.ms if part.ms > 0 else 0.0))
-                self.ends[index] = None
-
-
-def replay(steps: Sequence[Step], sharing: SharingCost) -> Times:
-    """Runs the lists of a plan by its predicted times; operators are in the graph's order.
-
-    With a part that takes for ever, since it does not run there, the total is infinite.
-    Raises :class:`ValueError` for parts that wait for each other, which those of a graph in order do not.
+    The total is infinite if a part's time is.  Raises :class:`ValueError` for parts that wait for each other, which those
+    of a graph in order do not.
     """
-    # A planner replays a hundred plans of a hundred operators: both lists' states are plain variables.
-    cpu, gpu = _List(steps, CPU), _List(steps, GPU)
-    cpu_parts, gpu_parts = cpu.parts, gpu.parts
+    # Hot loop (a hundred plans of a hundred operators): both lists' states are plain variables.
+    cpu_parts, gpu_parts = _parts([step.cpu for step in steps]), _parts([step.gpu for step in steps])
+    cpu_ends, gpu_ends = ([None if s.cpu else 0.0 for s in steps], [None if s.gpu else 0.0 for s in steps])
+    cpu_starts, gpu_starts = [0.0] * len(steps), [0.0] * len(steps)
     factors, feed_ms = sharing.contention.factors, sharing.feed_ms
     fed = list(itertools.accumulate((step.gpu is not None for step in steps), initial=0))
     enqueued, signalled = 0, set[int]()
     c_at = g_at = 0
-    # When a processor ended what is behind it; when it starts, or started, the part it is at; what is left of that, alone.
+    # End of a processor's last part; start of its current part; time left of that, alone.
     c_free, g_free = 0.0, sharing.start_ms if gpu_parts else 0.0
     c_begin = g_begin = c_left = g_left = c_waited = g_waited = c_traffic = g_traffic = 0.0
     c_ready = g_ready = c_new = g_new = False
@@ -86,12 +71,12 @@ def replay(steps: Sequence[Step], sharing: SharingCost) -> Times:
     while True:
         if not c_ready and c_at < len(cpu_parts):
             c_index, part, c_traffic = cpu_parts[c_at]
-            come = _last(part.after, gpu.ends)
+            come = _last(part.after, gpu_ends)
             if come is not None:
                 c_ready = c_new = True
                 c_begin, c_left = c_free, part.ms + part.extra_ms
                 if fed[c_index + 1] > enqueued:
-                    # It enqueues what the GPU does until this operator, and then may wait.
+                    # It enqueues the GPU's kernels up to this operator, and then may wait.
                     c_begin += feed_ms * (fed[c_index + 1] - enqueued)
                     enqueued = fed[c_index + 1]
                 if come > c_begin:
@@ -99,7 +84,7 @@ def replay(steps: Sequence[Step], sharing: SharingCost) -> Times:
                     c_begin = come + sharing.wait_cpu_ms
         if not g_ready and g_at < len(gpu_parts):
             g_index, part, g_traffic = gpu_parts[g_at]
-            come = _last(part.after, cpu.ends)
+            come = _last(part.after, cpu_ends)
             if come is not None:
                 g_ready = g_new = True
                 g_begin, g_left = g_free, part.ms + part.extra_ms
@@ -109,15 +94,15 @@ def replay(steps: Sequence[Step], sharing: SharingCost) -> Times:
                     g_waited += come - g_free
                     g_begin = come + sharing.wait_gpu_ms
                     for i in part.after:
-                        # Releasing a GPU that sleeps takes the CPU a while, unless something else woke it.
-                        if cpu.ends[i] == come and i not in signalled:
+                        # Releasing a sleeping GPU costs CPU time, unless something else woke it.
+                        if cpu_ends[i] == come and i not in signalled:
                             signalled.add(i)
                             if not c_ready:
                                 c_free += sharing.signal_ms
                             elif c_begin >= come:
                                 c_begin += sharing.signal_ms
-        # Both work, or one works until it is done or the other begins.  What takes for ever is done at infinity, and what
-        # is left of it then is no number.
+        # Both work, or one works until it is done or the other begins.  An infinite part ends at infinity; what is left of
+        # it is NaN then.
         c_works = c_ready and not (g_ready and g_begin < c_begin)
         g_works = g_ready and not (c_ready and c_begin < g_begin)
         if c_works and g_works:
@@ -134,26 +119,31 @@ def replay(steps: Sequence[Step], sharing: SharingCost) -> Times:
             break
         if c_works:
             if c_new:
-                cpu.starts[c_index], c_new = now, False
+                cpu_starts[c_index], c_new = now, False
             c_left -= (until - now) / c_slow
             c_begin = until
             if not c_left > _NOTHING:
-                cpu.ends[c_index] = c_free = until
+                cpu_ends[c_index] = c_free = until
                 c_ready, c_at = False, c_at + 1
         if g_works:
             if g_new:
-                gpu.starts[g_index], g_new = now, False
+                gpu_starts[g_index], g_new = now, False
             g_left -= (until - now) / g_slow
             g_begin = until
             if not g_left > _NOTHING:
-                gpu.ends[g_index] = g_free = until
+                gpu_ends[g_index] = g_free = until
                 g_ready, g_at = False, g_at + 1
     unfinished = [index for index, _, _ in (*cpu_parts[c_at:], *gpu_parts[g_at:])]
     if unfinished:
         raise ValueError(f"the parts of operators {unfinished} wait for each other")
     c_free += feed_ms * (fed[-1] - enqueued)
-    ends = tuple((c or 0.0, g or 0.0) for c, g in zip(cpu.ends, gpu.ends, strict=True))
-    return Times(max(c_free, g_free), ends, (c_waited, g_waited), tuple(zip(cpu.starts, gpu.starts, strict=True)))
+    ends = tuple((c or 0.0, g or 0.0) for c, g in zip(cpu_ends, gpu_ends, strict=True))
+    return Times(max(c_free, g_free), ends, (c_waited, g_waited), tuple(zip(cpu_starts, gpu_starts, strict=True)))
+
+
+def _parts(parts: Sequence[Part | None]) -> list[tuple[int, Part, float]]:
+    """One processor's parts, in order, with their operators' numbers and their traffic in bytes per ms."""
+    return [(i, part, part.bytes / part.ms if part.ms > 0 else 0.0) for i, part in enumerate(parts) if part is not None]
 
 
 def _last(after: tuple[int, ...], ends: Sequence[float | None]) -> float | None:

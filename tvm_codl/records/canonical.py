@@ -1,4 +1,4 @@
-"""Canonical JSON: one text for one value, so that equal values have equal texts and equal digests."""
+"""Canonical JSON: equal values have equal texts and equal digests."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any, NoReturn
 
 
 def canonical(text: str) -> str:
-    """``text`` with sorted keys and no spaces, ASCII.  Raises :class:`ValueError` for what is no JSON (NaN is none)."""
-    return dumped(parsed(text))
+    """``text`` with sorted keys and no spaces, ASCII.  Raises :class:`ValueError` for other text."""
+    return dump(parse(text))
 
 
-def parsed(text: str) -> Any:
-    """The value of JSON ``text``.  Raises :class:`ValueError` for what is no JSON (NaN and Infinity are none)."""
+def parse(text: str) -> Any:
+    """The value of JSON ``text``.  Raises :class:`ValueError` for other text; NaN and Infinity are not JSON."""
     try:
         return json.loads(text, parse_constant=_refuse)
     except RecursionError as error:
         raise ValueError("nested too deep") from error
 
 
-def dumped(value: Any) -> str:
+def dump(value: Any) -> str:
     """Canonical text of a JSON value.  Raises :class:`ValueError` for an infinite number."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 

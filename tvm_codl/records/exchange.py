@@ -1,23 +1,24 @@
 """Records out of a store and into one: files of AutoTVM's lines or CSV, and other stores.
 
-Importing is idempotent.  A record is known by all of its content, the times and the moment of the measurement too
-(:meth:`RecordStore.add_new`): the same file or store a second time, or overlapping ones, add nothing.
+Importing is idempotent: a file or store that comes a second time, or overlaps another, adds only records that differ in
+some field, times and moment included (:meth:`RecordStore.add_new`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import add
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from tvm_codl.errors import UserError
 from tvm_codl.records import autotvm, spreadsheet
-from tvm_codl.records.autotvm import Profile
+from tvm_codl.records.autotvm import Entry, Profile
 from tvm_codl.records.kernel import KernelRecord
 from tvm_codl.records.plan_record import PlanRecord
 from tvm_codl.records.record import Record
@@ -26,6 +27,8 @@ from tvm_codl.records.store import RecordStore
 from tvm_codl.records.workload import Structure
 
 Format = Literal["autotvm", "csv"]
+#: A line, and the field of :class:`Amount` that counts it.
+Line = tuple[str, str]
 #: Bad lines that a report names; it counts all of them.
 _NAMED = 20
 
@@ -39,17 +42,12 @@ class Amount(msgspec.Struct, frozen=True):
     plans: int = 0
 
     def __add__(self, other: Amount) -> Amount:
-        return Amount(
-            self.pieces + other.pieces,
-            self.kernels + other.kernels,
-            self.profiles + other.profiles,
-            self.plans + other.plans,
-        )
+        return Amount(*map(add, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """``read`` are the good lines, ``new`` those that the store did not have; ``bad`` counts the lines that were skipped
-    and ``reasons`` names the first of them as ``file:line: why``."""
+    """``read`` counts the good lines, ``new`` those that the store did not have, ``bad`` the skipped ones; ``reasons``
+    names the first of these as ``file:line: why``."""
 
     read: Amount
     new: Amount
@@ -65,29 +63,26 @@ def format_of(path: Path | None) -> Format:
 def export_file(
     store: RecordStore, path: Path | None, format: Format | None = None, selection: Selection = ALL
 ) -> Amount:
-    """Writes what is selected to a file (whole or not at all), or to stdout where ``path`` is None.
+    """Writes the selected records to a file (whole or not at all), or to stdout where ``path`` is None.
 
     AutoTVM's lines hold pieces, kernel records, the profiles that both name, and whole plans; CSV holds pieces alone.
     Raises :class:`UserError` where the file cannot be written.
     """
-    kind = format or format_of(path)
-    lines = _csv_lines(store, selection) if kind == "csv" else _autotvm_lines(store, selection)
+    lines = _csv_lines(store, selection) if (format or format_of(path)) == "csv" else _autotvm_lines(store, selection)
     if path is None:
-        return _written(lines, sys.stdout.write)
-    if path.exists() and not path.is_file():  # a pipe or a device is written into and not replaced
-        try:
-            with open(path, "w", encoding="utf-8", newline="") as file:
-                return _written(lines, file.write)
-        except OSError as error:
-            raise UserError(f"{path} cannot be written", str(error), "tvm-codl records export -o FILE") from error
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+        return _write(lines, sys.stdout.write)
+    # A pipe or a device is written into and not replaced.
+    target = path if path.exists() and not path.is_file() else path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with contextlib.ExitStack() as stack:
-            stack.callback(partial.unlink, missing_ok=True)
-            with open(partial, "w", encoding="utf-8", newline="") as file:
-                amount = _written(lines, file.write)
-            os.replace(partial, path)
+        try:
+            with open(target, "w", encoding="utf-8", newline="") as file:
+                amount = _write(lines, file.write)
+            if target != path:
+                os.replace(target, path)
             return amount
+        finally:
+            if target != path:
+                target.unlink(missing_ok=True)
     except OSError as error:
         raise UserError(
             f"{path} cannot be written", str(error), "tvm-codl records export -o FILE, in a folder that can be written"
@@ -102,44 +97,36 @@ def import_file(store: RecordStore, path: Path, format: Format | None = None, sk
     """
     reasons: list[str] = []
     bad = 0
-    found: tuple[list[Record], list[KernelRecord], list[PlanRecord], list[Profile]] = ([], [], [], [])
-    for number, value in _entries(path, format or format_of(path)):
-        if isinstance(value, ValueError):
-            bad += 1
-            if not skip_bad:
-                raise UserError(
-                    f"{path}:{number} is no record", str(value)[:500], "mend the line, or leave it out with --skip-bad"
-                )
-            if len(reasons) < _NAMED:
-                reasons.append(f"{path}:{number}: {str(value)[:200]}")
-        elif isinstance(value, Record):
-            found[0].append(value)
-        elif isinstance(value, KernelRecord):
-            found[1].append(value)
-        elif isinstance(value, PlanRecord):
-            found[2].append(value)
-        else:
-            found[3].append(value)
-    new = _keep(store, *found)
-    read = Amount(len(found[0]), len(found[1]), len(found[3]), len(found[2]))
-    return Imported(read, new, bad, tuple(reasons))
+    entries: dict[type, list[Any]] = defaultdict(list)
+    for number, entry in _read(path, format or format_of(path)):
+        if not isinstance(entry, ValueError):
+            entries[type(entry)].append(entry)
+            continue
+        bad += 1
+        if not skip_bad:
+            raise UserError(
+                f"{path}:{number} is no record", str(entry)[:500], "mend the line, or leave it out with --skip-bad"
+            )
+        if len(reasons) < _NAMED:
+            reasons.append(f"{path}:{number}: {str(entry)[:200]}")
+    of_kinds = [entries[kind] for kind in (Record, KernelRecord, Profile, PlanRecord)]
+    return Imported(Amount(*map(len, of_kinds)), _add_new(store, *of_kinds), bad, tuple(reasons))
 
 
 def merge(sources: Sequence[Path], into: RecordStore) -> Amount:
-    """Adds to a store what other stores have and it does not; returns how much that was.
+    """Adds other stores' records that a store does not have; returns how many.
 
-    A source of an older schema version is brought up to date.  Raises :class:`UserError` for a source that is no store.
+    Upgrades a source of an older schema version.  Raises :class:`UserError` for a source that is no store.
     """
     total = Amount()
     for path in sources:
-        with opened(path) as source:
+        with open_store(path) as source:
             profiles = [Profile(text) for text in source.profiles().values()]
-            new = _keep(into, source.query(), source.kernels(), source.plans(), profiles)
-            total = total + new
+            total += _add_new(into, source.query(), source.kernels(), profiles, source.plans())
     return total
 
 
-def opened(path: Path) -> RecordStore:
+def open_store(path: Path) -> RecordStore:
     """The store in an existing file.  Raises :class:`UserError` where there is none."""
     if not path.is_file():
         raise UserError(
@@ -150,30 +137,26 @@ def opened(path: Path) -> RecordStore:
     return RecordStore(path)
 
 
-def _keep(
+def _add_new(
     store: RecordStore,
-    pieces: Iterator[Record] | Sequence[Record],
-    kernels: Iterator[KernelRecord] | Sequence[KernelRecord],
-    plans: Iterator[PlanRecord] | Sequence[PlanRecord],
+    pieces: Iterable[Record],
+    kernels: Iterable[KernelRecord],
     profiles: Sequence[Profile],
+    plans: Iterable[PlanRecord],
 ) -> Amount:
-    known = len(store.profiles())
+    before = len(store.profiles())
     for profile in profiles:  # first, so that no record ever names a profile that is not there
         store.keep_profile(profile.json)
-    profiles_new = len(store.profiles()) - known
-    return Amount(store.add_new(pieces), store.add_new_kernels(kernels), profiles_new, store.add_new_plans(plans))
+    new = len(store.profiles()) - before
+    return Amount(store.add_new(pieces), store.add_new_kernels(kernels), new, store.add_new_plans(plans))
 
 
-Entry = Record | KernelRecord | PlanRecord | Profile | ValueError
-
-
-def _entries(path: Path, format: Format) -> Iterator[tuple[int, Entry]]:
+def _read(path: Path, format: Format) -> Iterator[tuple[int, Entry | ValueError]]:
+    read = spreadsheet.rows if format == "csv" else autotvm.rows
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            if format == "csv":
-                yield from ((number, _checked(value)) for number, value in spreadsheet.rows(file))
-            else:
-                yield from _autotvm_entries(file)
+            for number, entry in read(file):
+                yield number, _check_workload(entry)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
             f"{path} cannot be read",
@@ -188,56 +171,44 @@ def _entries(path: Path, format: Format) -> Iterator[tuple[int, Entry]]:
         ) from error
 
 
-def _autotvm_entries(lines: Iterator[str]) -> Iterator[tuple[int, Entry]]:
-    for number, line in enumerate(lines, 1):
+def _check_workload(entry: Entry | ValueError) -> Entry | ValueError:
+    """Refuses a piece whose workload cannot be read: a store is append-only."""
+    if isinstance(entry, Record):
         try:
-            value = autotvm.read_line(line)
-        except ValueError as error:
-            yield number, error
-        else:
-            if value is not None:
-                yield number, _checked(value)
-
-
-def _checked(value: Entry) -> Entry:
-    """A record of a workload that is none would stay in the store for good."""
-    if isinstance(value, Record):
-        try:
-            msgspec.json.decode(value.workload, type=Structure)
+            msgspec.json.decode(entry.workload, type=Structure)
         except (ValueError, RecursionError) as error:
-            return ValueError(f"the workload is none: {error}")
-    return value
+            return ValueError(f"the workload cannot be read: {error}")
+    return entry
 
 
-def _csv_lines(store: RecordStore, selection: Selection) -> Iterator[tuple[str, Amount]]:
-    yield spreadsheet.header(), Amount()
+def _csv_lines(store: RecordStore, selection: Selection) -> Iterator[Line]:
+    yield spreadsheet.header(), ""
     for record in selection.records(store):
-        yield spreadsheet.record_row(record), Amount(pieces=1)
+        yield spreadsheet.record_row(record), "pieces"
 
 
-def _autotvm_lines(store: RecordStore, selection: Selection) -> Iterator[tuple[str, Amount]]:
-    named: dict[str, None] = {"": None}
+def _autotvm_lines(store: RecordStore, selection: Selection) -> Iterator[Line]:
+    profiles = store.profiles()
 
-    def profile(digest: str) -> Iterator[tuple[str, Amount]]:
-        if digest not in named:
-            named[digest] = None
-            text = store.profile(digest)
-            if text is not None:
-                yield autotvm.profile_line(text) + "\n", Amount(profiles=1)
+    def describe(record: Record | KernelRecord) -> Iterator[Line]:
+        """The line of a profile that no record named before."""
+        if (text := profiles.pop(record.profile, None)) is not None:
+            yield autotvm.profile_line(text) + "\n", "profiles"
 
     for record in selection.records(store):
-        yield from profile(record.profile)
-        yield autotvm.piece_line(record) + "\n", Amount(pieces=1)
+        yield from describe(record)
+        yield autotvm.piece_line(record) + "\n", "pieces"
     for kernel in selection.kernels(store):
-        yield from profile(kernel.profile)
-        yield autotvm.kernel_line(kernel) + "\n", Amount(kernels=1)
+        yield from describe(kernel)
+        yield autotvm.kernel_line(kernel) + "\n", "kernels"
     for plan in selection.plans(store):
-        yield autotvm.plan_line(plan) + "\n", Amount(plans=1)
+        yield autotvm.plan_line(plan) + "\n", "plans"
 
 
-def _written(lines: Iterator[tuple[str, Amount]], write: Callable[[str], object]) -> Amount:
-    total = Amount()
-    for text, amount in lines:
+def _write(lines: Iterator[Line], write: Callable[[str], object]) -> Amount:
+    counts: Counter[str] = Counter()
+    for text, kind in lines:
         write(text)
-        total = total + amount
-    return total
+        counts[kind] += 1
+    del counts[""]
+    return Amount(**counts)

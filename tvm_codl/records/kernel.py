@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 
-from tvm_codl.records.canonical import dumped, parsed
-from tvm_codl.records.record import ErrorNo, Processor
+from tvm_codl.records.canonical import dump, parse
+from tvm_codl.records.record import ErrorNo, Processor, check_times
 
 
 class KernelRecord(msgspec.Struct, frozen=True):
@@ -15,11 +13,11 @@ class KernelRecord(msgspec.Struct, frozen=True):
 
     ``target`` is TVM's text of the target, ``task`` the name of the AutoTVM task, ``args`` its arguments as a JSON list
     and ``config`` the configuration as a JSON object, as ``ConfigEntity.to_json_dict`` gives it; both are made canonical.
-    ``costs`` are seconds, one mean for each repeat, and none where ``error_no`` (:class:`ErrorNo`) is not zero;
-    ``all_cost`` is how many seconds the whole trial took, ``timestamp`` Unix time.  ``device`` and ``profile`` are as in a
+    ``costs`` are seconds, one mean for each repeat; none if ``error_no`` (:class:`ErrorNo`) is not zero.  ``all_cost`` is
+    the duration of the whole trial in seconds, ``timestamp`` Unix time.  ``device`` and ``profile`` are as in a
     :class:`~tvm_codl.records.record.Record`; both are empty for records that came from elsewhere.
 
-    Raises :class:`ValueError` for arguments or a configuration that are no JSON, a success without finite costs, and an
+    Raises :class:`ValueError` for arguments or a configuration of other JSON, a success without finite costs, and an
     unknown error number.
     """
 
@@ -36,22 +34,24 @@ class KernelRecord(msgspec.Struct, frozen=True):
     tvm_version: str = ""
 
     def __post_init__(self) -> None:
-        args, config = parsed(self.args), parsed(self.config)
+        args, config = parse(self.args), parse(self.config)
         if not isinstance(args, list) or not isinstance(config, dict):
             raise ValueError("args are no JSON list or config is no JSON object")
-        # AutoTVM writes 1e9 seconds for a failure: that is no cost.
+        # AutoTVM writes 1e9 seconds for a failure; drop them.
         costs = () if self.error_no else self.costs
         if not self.error_no and not costs:
             raise ValueError("a success has costs")
-        if not all(math.isfinite(value) and value >= 0 for value in (*costs, self.all_cost, self.timestamp)):
-            raise ValueError(f"costs and times must be finite and not negative: {costs}")
+        check_times((*costs, self.all_cost, self.timestamp))
         if not self.target.strip() or not self.task:
             raise ValueError("no target or no task")
-        put = msgspec.structs.force_setattr
-        put(self, "args", dumped(args))
-        put(self, "config", dumped(config))
-        put(self, "costs", costs)
-        put(self, "error_no", int(ErrorNo(self.error_no)))
+        canonical = {
+            "args": dump(args),
+            "config": dump(config),
+            "costs": costs,
+            "error_no": int(ErrorNo(self.error_no)),
+        }
+        for name, value in canonical.items():
+            msgspec.structs.force_setattr(self, name, value)
 
     @property
     def ok(self) -> bool:
@@ -64,5 +64,5 @@ class KernelRecord(msgspec.Struct, frozen=True):
 
     @property
     def processor(self) -> Processor:
-        """What the target's kind says: LLVM and C make code for the CPU, all others for a GPU."""
+        """By the target's kind: LLVM and C make code for the CPU, all others for a GPU."""
         return "cpu" if self.target.split()[0] in ("llvm", "c") else "gpu"

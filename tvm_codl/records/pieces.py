@@ -1,31 +1,44 @@
-"""Pieces: many pieces of a network's operators, with their numbers computed by numpy instead of one by one.
+"""Pieces: the workloads of many pieces of a network's operators, with their numbers in one array.
 
-A planner asks about thousands of pieces at once.  Where an operator is a convolution, a pooling, a product or
-element-wise, with only element-wise operators after it, each number of a piece is plain arithmetic on its two ends;
-other operators' pieces are described one by one.  Either way the numbers equal those of :class:`Workload`.
+A planner asks about thousands of pieces at once.  Their numbers are computed with arrays (:mod:`tvm_codl.graph.many`),
+and equal those of :class:`Workload`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import overload
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
 
 import msgspec
 import numpy as np
 
 from tvm_codl.graph import split
+from tvm_codl.graph.many import Integers
 from tvm_codl.graph.opgraph import Operator, OpGraph
-from tvm_codl.records import workload as one_by_one
-from tvm_codl.records.arithmetic import NUMBERS, Integers, numbers_along
-from tvm_codl.records.workload import Cut, Workload
+from tvm_codl.records.workload import Cut, Workload, describe, piece_numbers, workloads
+
+#: The numbers of a :class:`Workload`, in the order of :func:`numbers_of`'s columns.
+NUMBERS = tuple(field.name for field in msgspec.structs.fields(Workload) if field.type is int)
+
+#: The ends of two pieces.
+Halves = tuple[tuple[int, int], tuple[int, int]]
+
+
+class _Group(msgspec.Struct, frozen=True):
+    """Pieces ``[lo[i], hi[i])`` along one axis of an operator, by its number; or repetitions of the operator (no axis)."""
+
+    operator: int
+    axis: split.Axis | None
+    lo: Any
+    hi: Any
+    numbers: Any
 
 
 class Pieces(Sequence[Workload]):
     """A sequence of workloads of one network.
 
     ``numbers`` has shape (pieces, len(NUMBERS)); ``wholes`` are the operators, ``whole_of`` says which one a piece is
-    of; ``axes``, ``lo``, ``hi``, ``extents`` say which part of it (axis ``""``: the whole operator).
+    of; ``axes``, ``sizes`` and ``extents`` say which part of it (axis ``""``: the whole operator).
     """
 
     def __init__(self, graph: OpGraph, like: Pieces | None = None) -> None:
@@ -34,30 +47,29 @@ class Pieces(Sequence[Workload]):
         self.wholes: list[Workload] = [] if like is None else list(like.wholes)
         self._operators: list[Operator] = [] if like is None else list(like._operators)
         self._place: dict[int, int] = {} if like is None else dict(like._place)
-        self._groups: list[tuple[int, str, Integers, Integers, Integers, int]] = []
+        self._groups: list[_Group] = []
 
-    def add(self, operator: Operator, axis: str = "", lo: Sequence[int] = (0,), hi: Sequence[int] = (0,)) -> None:
+    def add(self, operator: Operator, axis: str = "", lo: Sequence[int] = (0,), hi: Sequence[int] = (1,)) -> None:
         """Appends the operator, or its pieces ``[lo[i], hi[i])`` along ``axis``; :class:`split.NoSplit` if it has none."""
-        place = self._described(operator)
+        place = self._describe(operator)
         los, his = np.asarray(lo, dtype=np.int64), np.asarray(hi, dtype=np.int64)
         if not axis:
             numbers = np.tile(numbers_of([self.wholes[place]]), (len(los), 1))
-            self._groups.append((place, "", los * 0, his * 0, numbers, 0))
+            self._groups.append(_Group(place, None, los * 0, los * 0 + 1, numbers))
             return
-        found = _axis(operator, self.graph, axis)
-        numbers = _numbers(operator, self.graph, self.wholes[place], found, los, his)
-        self._groups.append((place, axis, los, his, numbers, found.extent))
+        cut = split.axis(operator, self.graph, axis)
+        self._groups.append(_Group(place, cut, los, his, _numbers(operator, self.graph, cut, los, his)))
 
-    def _described(self, operator: Operator) -> int:
+    def _describe(self, operator: Operator) -> int:
         place = self._place.get(operator.id)
         if place is None:
             place = self._place[operator.id] = len(self.wholes)
-            self.wholes.append(one_by_one.described(operator, self.graph))
+            self.wholes.append(describe(operator, self.graph))
             self._operators.append(operator)
         return place
 
     def __len__(self) -> int:
-        return sum(len(group[2]) for group in self._groups)
+        return sum(len(group.lo) for group in self._groups)
 
     @overload
     def __getitem__(self, index: int) -> Workload: ...
@@ -69,108 +81,80 @@ class Pieces(Sequence[Workload]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         at = index + len(self) if index < 0 else index
-        for place, axis, lo, hi, _, _ in self._groups:
-            if 0 <= at < len(lo):
-                return self._workload(place, axis, int(lo[at]), int(hi[at]))
-            at -= len(lo)
+        for group in self._groups:
+            if 0 <= at < len(group.lo):
+                return self._workload(group, at)
+            at -= len(group.lo)
         raise IndexError(index)
 
-    def _workload(self, place: int, axis: str, lo: int, hi: int) -> Workload:
-        if not axis:
-            return self.wholes[place]
-        return one_by_one.workloads(self._operators[place], self.graph, [(axis, lo, hi)])[0]
+    def __iter__(self) -> Iterator[Workload]:
+        return (self._workload(group, at) for group in self._groups for at in range(len(group.lo)))
+
+    def _workload(self, group: _Group, at: int) -> Workload:
+        if group.axis is None:
+            return self.wholes[group.operator]
+        piece = group.axis.name, int(group.lo[at]), int(group.hi[at])
+        return workloads(self._operators[group.operator], self.graph, [piece])[0]
 
     @property
     def numbers(self) -> Integers:
-        if not self._groups:
-            return np.zeros((0, len(NUMBERS)), dtype=np.int64)
-        return np.concatenate([group[4] for group in self._groups])
+        return np.concatenate([np.zeros((0, len(NUMBERS)), dtype=np.int64), *(group.numbers for group in self._groups)])
 
     @property
     def whole_of(self) -> list[int]:
-        return [group[0] for group in self._groups for _ in range(len(group[2]))]
+        return [group.operator for group in self._groups for _ in range(len(group.lo))]
 
     @property
     def axes(self) -> list[str]:
-        return [group[1] for group in self._groups for _ in range(len(group[2]))]
+        return [name for group in self._groups for name in [group.axis.name if group.axis else ""] * len(group.lo)]
 
     @property
     def sizes(self) -> Integers:
         """Units along the cut axis; 1 for a whole operator."""
-        return np.array([s for g in self._groups for s in ((g[3] - g[2]) if g[1] else g[2] * 0 + 1).tolist()], np.int64)
+        return np.array([size for group in self._groups for size in (group.hi - group.lo).tolist()], dtype=np.int64)
 
     @property
     def extents(self) -> Integers:
         """The cut axis's units in the whole operator; 1 for a whole operator."""
-        return np.array([e for g in self._groups for e in [g[5] or 1] * len(g[2])], np.int64)
+        extents = ([group.axis.extent if group.axis else 1] * len(group.lo) for group in self._groups)
+        return np.array([extent for group in extents for extent in group], dtype=np.int64)
 
     @property
     def keys(self) -> list[str]:
         """The canonical keys, as :attr:`Workload.key`."""
-        found: list[str] = []
-        for place, axis, lo, hi, _, extent in self._groups:
-            whole = self.wholes[place]
-            if not axis:
-                found += [whole.key] * len(lo)
+        keys: list[str] = []
+        for group in self._groups:
+            whole, axis = self.wholes[group.operator], group.axis
+            if axis is None:
+                keys += [whole.key] * len(group.lo)
                 continue
-            index = split.axes(self._operators[place], self.graph)[axis].index
-            head = whole.key[: whole.key.rindex('"cut":')] + '"cut":'
-            # The text of a cut without its ends is the same for all of them.
-            text = msgspec.json.encode(Cut(axis, index, -1, -2, extent)).decode()
-            before, rest = text.split("-1", 1)
-            middle, after = rest.split("-2", 1)
-            start = head + before
-            end = after + "}"
-            found += [f"{start}{a}{middle}{b}{end}" for a, b in zip(lo.tolist(), hi.tolist(), strict=True)]
-        return found
+            # The text is the same for all of them, but for the ends.
+            text = whole.cut_key(Cut(axis.name, axis.index, -1, -2, axis.extent))
+            head, tail = text[: text.rindex("-1")], text[text.rindex("-2") + 2 :]
+            middle = text[len(head) + 2 : -len(tail) - 2]
+            keys += [f"{head}{a}{middle}{b}{tail}" for a, b in zip(group.lo.tolist(), group.hi.tolist(), strict=True)]
+        return keys
 
 
-def add_halves(
-    first: Pieces,
-    second: Pieces,
-    operator: Operator,
-    axis: str,
-    cuts: Sequence[int],
-    starts: Sequence[int] | None = None,
-) -> None:
-    """Appends what lies before each cut to ``first`` and what lies behind it to ``second``, both of one network.
-
-    ``starts``: where the second pieces begin instead, for pieces that overlap.
-    """
-    found, at = _axis(operator, first.graph, axis), np.asarray(cuts, dtype=np.int64)
-    start = at if starts is None else np.asarray(starts, dtype=np.int64)
-    place, other = first._described(operator), second._described(operator)
-    lo, hi = np.concatenate([at * 0, start]), np.concatenate([at, at * 0 + found.extent])
-    numbers, n = _numbers(operator, first.graph, first.wholes[place], found, lo, hi), len(at)
-    first._groups.append((place, axis, lo[:n], hi[:n], numbers[:n], found.extent))
-    second._groups.append((other, axis, lo[n:], hi[n:], numbers[n:], found.extent))
+def add_halves(first: Pieces, second: Pieces, operator: Operator, axis: str, halves: Sequence[Halves]) -> None:
+    """Appends the operator's pieces along ``axis``: of each pair one to ``first`` and one to ``second``, both of one
+    network.  The pieces of a pair may overlap."""
+    cut, ends = split.axis(operator, first.graph, axis), np.array(halves, dtype=np.int64).reshape(-1, 2, 2)
+    lo, hi = ends.transpose(2, 1, 0).reshape(2, -1)
+    numbers, n = _numbers(operator, first.graph, cut, lo, hi), len(ends)
+    for part, rows in ((first, slice(n)), (second, slice(n, None))):
+        part._groups.append(_Group(part._describe(operator), cut, lo[rows], hi[rows], numbers[rows]))
 
 
-def _axis(operator: Operator, graph: OpGraph, name: str) -> split.Axis:
-    found = split.axes(operator, graph).get(name)
-    if found is None:
-        raise split.NoSplit(f"{operator.name} has no axis {name!r}")
-    return found
-
-
-def _numbers(
-    operator: Operator, graph: OpGraph, whole: Workload, axis: split.Axis, lo: Integers, hi: Integers
-) -> Integers:
-    numbers = numbers_along(operator, graph, whole, axis.index, lo, hi)
-    if numbers is None:
-        known = _rows_of(whole.key, axis.index)
-        ends = list(zip(lo.tolist(), hi.tolist(), strict=True))
-        missing = [end for end in dict.fromkeys(ends) if end not in known]
-        rows = numbers_of(one_by_one.workloads(operator, graph, [(axis.name, *end) for end in missing]))
-        known.update(zip(missing, rows, strict=True))
-        numbers = np.array([known[end] for end in ends], dtype=np.int64).reshape(len(ends), len(NUMBERS))
+def _numbers(operator: Operator, graph: OpGraph, axis: split.Axis, lo: Integers, hi: Integers) -> Integers:
+    numbers = np.empty((len(lo), len(NUMBERS)), dtype=np.int64)
+    for rows, piece in split.pieces(operator, graph, axis.name, lo, hi):
+        named = piece_numbers(piece, graph, axis.index)
+        columns = np.empty((len(NUMBERS), len(rows)), dtype=np.int64)
+        for column, name in zip(columns, NUMBERS, strict=True):
+            column[:] = named[name]
+        numbers[rows] = columns.T
     return numbers
-
-
-@lru_cache(maxsize=1024)
-def _rows_of(key: str, index: int) -> dict[tuple[int, int], Integers]:
-    """The numbers that are known of an operator's pieces along an axis; networks repeat their blocks."""
-    return {}
 
 
 def numbers_of(workloads: Sequence[Workload]) -> Integers:

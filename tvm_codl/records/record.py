@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,7 +15,7 @@ Mode = Literal["alone", "shared"]
 
 
 class ErrorNo(IntEnum):
-    """Why a measurement has no time: the numbers of AutoTVM's ``MeasureErrorNo`` (tvm/autotvm/measure/measure.py)."""
+    """Kinds of failure: the numbers of AutoTVM's ``MeasureErrorNo`` (tvm/autotvm/measure/measure.py)."""
 
     NO_ERROR = 0
     INSTANTIATION_ERROR = 1
@@ -37,18 +38,22 @@ class Piece(msgspec.Struct, frozen=True):
     extent: int = 0
 
 
+def check_times(times: Iterable[float]) -> None:
+    """Raises :class:`ValueError` for a time that is infinite, NaN or negative."""
+    if wrong := [time for time in times if not (math.isfinite(time) and time >= 0)]:
+        raise ValueError(f"times must be finite and not negative: {wrong}")
+
+
 class Record(msgspec.Struct, frozen=True):
     """``workload`` is the piece's canonical key (:class:`~tvm_codl.records.workload.Workload`); ``when`` is Unix time.
 
-    ``times_ms`` holds one mean of many runs for each repeat.  A piece that failed has none, and says why in
-    ``error`` and by its number in ``error_no`` (:class:`ErrorNo`; ``UNKNOWN_ERROR`` where only the text is given): a
-    failure is a record too, so that it is not tried again.  ``build`` names the compiler and tuned schedules that made
-    the kernel; ``mode`` says what the other processor did.  ``profile`` is the digest of the device's profile as the
-    store keeps it (:meth:`RecordStore.keep_profile`), ``schedule`` JSON text of the kernel's configuration; both are
-    empty where unknown.
+    ``times_ms`` holds one mean of many runs for each repeat.  A failure is a record too, so that it is not tried again:
+    it has no times, but ``error`` and ``error_no`` (:class:`ErrorNo`; ``UNKNOWN_ERROR`` where only the text is given).
+    ``build`` names the compiler and tuned schedules of the kernel; ``mode`` is ``shared`` if the other processor was busy.
+    ``profile`` is the digest of the device's profile (:meth:`RecordStore.keep_profile`), ``schedule`` the kernel's
+    configuration as JSON; both are empty where unknown.
 
-    Raises :class:`ValueError` for a time that is infinite, NaN or negative, and for an error number that AutoTVM does
-    not have.
+    Raises :class:`ValueError` for a time that is infinite, NaN or negative, and for an unknown error number.
     """
 
     workload: str
@@ -65,8 +70,7 @@ class Record(msgspec.Struct, frozen=True):
     schedule: str = ""
 
     def __post_init__(self) -> None:
-        if not all(math.isfinite(time) and time >= 0 for time in (*self.times_ms, self.when)):
-            raise ValueError(f"times must be finite and not negative: {self.times_ms}, at {self.when}")
+        check_times((*self.times_ms, self.when))
         number = ErrorNo(self.error_no)
         if not number and (self.error or not self.times_ms):
             number = ErrorNo.UNKNOWN_ERROR
@@ -80,3 +84,19 @@ class Record(msgspec.Struct, frozen=True):
     def median_ms(self) -> float:
         """Infinite for a piece that failed, so that a search never chooses it."""
         return statistics.median(self.times_ms) if self.ok else float("inf")
+
+
+#: A record's fields and its piece's, side by side.
+FIELDS = (*Piece.__struct_fields__, *(name for name in Record.__struct_fields__ if name != "piece"))
+
+
+def flatten(record: Record) -> dict[str, Any]:
+    """The values of :data:`FIELDS`."""
+    fields = msgspec.structs.asdict(record)
+    return msgspec.structs.asdict(fields.pop("piece")) | fields
+
+
+def nest(fields: Mapping[str, object]) -> dict[str, object]:
+    """:func:`flatten` undone, for :func:`msgspec.convert`."""
+    piece = {name: fields[name] for name in Piece.__struct_fields__}
+    return {name: value for name, value in fields.items() if name not in piece} | {"piece": piece}

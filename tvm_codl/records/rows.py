@@ -2,79 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 import msgspec
 
 from tvm_codl.records.kernel import KernelRecord
 from tvm_codl.records.plan_record import PlanRecord
-from tvm_codl.records.record import Piece, Record
+from tvm_codl.records.record import FIELDS, Record, flatten, nest
 
 Row = tuple[object, ...]
+R = TypeVar("R", Record, KernelRecord, PlanRecord)
 
-RECORD = (
-    *("workload", "kind", "axis", "lo", "hi", "extent", "processor", "device", "build", "mode"),
-    *("times_ms", "error", "time", "error_no", "profile", "schedule"),
-)
-KERNEL = (
-    *("target", "task", "args", "config", "costs", "error_no", "all_cost", "time", "device", "profile"),
-    "tvm_version",
-)
-PLAN = ("model", "device", "build", "graph", "placements", "settings", "predicted_ms", "times_ms", "time")
 _TIMES = msgspec.json.Decoder(tuple[float, ...])
 
 
-def insertion(table: str, columns: Sequence[str], new: bool = False) -> str:
-    """The statement that appends a row; with ``new`` it takes the row twice, and appends what is not there."""
-    places = ", ".join("?" * len(columns))
-    head = f"INSERT INTO {table} ({', '.join(columns)})"
-    if not new:
-        return f"{head} VALUES ({places})"
-    return f"{head} SELECT {places} WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {' AND '.join(f'{c}=?' for c in columns)})"
+class Table(Generic[R]):
+    """The table of one kind of record.  Columns have the fields' names, but ``time`` for the ``moment``.
+
+    ``times`` is the field of the measured times, JSON text in the table.
+    """
+
+    def __init__(self, name: str, kind: type[R], times: str, moment: str) -> None:
+        self.name, self._times, self._moment = name, times, moment
+        self._kind: type[R] = kind
+        fields = FIELDS if kind is Record else kind.__struct_fields__
+        self.columns = tuple("time" if field == moment else field for field in fields)
+        places = ", ".join("?" * len(fields))
+        same = " AND ".join(f"{column}=?" for column in self.columns)
+        head = f"INSERT INTO {name} ({', '.join(self.columns)})"
+        self.insert = f"{head} VALUES ({places})"
+        #: Pass the row's values twice.
+        self.insert_new = f"{head} SELECT {places} WHERE NOT EXISTS (SELECT 1 FROM {name} WHERE {same})"
+
+    def to_row(self, record: R) -> Row:
+        fields = flatten(record) if isinstance(record, Record) else msgspec.structs.asdict(record)
+        fields["time"] = fields.pop(self._moment)
+        fields[self._times] = msgspec.json.encode(fields[self._times]).decode()
+        return tuple(fields[column] for column in self.columns)
+
+    def from_row(self, row: Row) -> R:
+        fields = dict(zip(self.columns, row, strict=True))
+        fields[self._moment] = fields.pop("time")
+        fields[self._times] = _TIMES.decode(str(fields[self._times]))
+        return msgspec.convert(nest(fields) if self._kind is Record else fields, self._kind)
 
 
-def record_row(record: Record) -> Row:
-    piece = record.piece
-    return (
-        *(record.workload, piece.kind, piece.axis, piece.lo, piece.hi, piece.extent),
-        *(record.processor, record.device, record.build, record.mode, _times(record.times_ms)),
-        *(record.error, record.when, record.error_no, record.profile, record.schedule),
-    )
-
-
-def record_of(row: Row) -> Record:
-    fields = dict(zip(RECORD, row, strict=True))
-    piece = {name: fields.pop(name) for name in ("kind", "axis", "lo", "hi", "extent")}
-    times = _TIMES.decode(str(fields.pop("times_ms")))
-    fields |= {"piece": Piece(**piece), "times_ms": times, "when": fields.pop("time")}  # type: ignore[arg-type]
-    return msgspec.convert(fields, Record)
-
-
-def kernel_row(record: KernelRecord) -> Row:
-    return (
-        *(record.target, record.task, record.args, record.config, _times(record.costs), record.error_no),
-        *(record.all_cost, record.timestamp, record.device, record.profile, record.tvm_version),
-    )
-
-
-def kernel_of(row: Row) -> KernelRecord:
-    fields = dict(zip(KERNEL, row, strict=True))
-    fields |= {"costs": _TIMES.decode(str(fields["costs"])), "timestamp": fields.pop("time")}
-    return msgspec.convert(fields, KernelRecord)
-
-
-def plan_row(record: PlanRecord) -> Row:
-    return (
-        *(record.model, record.device, record.build, record.graph, record.placements, record.settings),
-        *(record.predicted_ms, _times(record.times_ms), record.when),
-    )
-
-
-def plan_of(row: Row) -> PlanRecord:
-    fields = dict(zip(PLAN, row, strict=True))
-    fields |= {"times_ms": _TIMES.decode(str(fields["times_ms"])), "when": fields.pop("time")}
-    return msgspec.convert(fields, PlanRecord)
-
-
-def _times(values: tuple[float, ...]) -> str:
-    return msgspec.json.encode(values).decode()
+RECORD = Table("record", Record, "times_ms", "when")
+KERNEL = Table("kernel", KernelRecord, "costs", "timestamp")
+PLAN = Table("plan", PlanRecord, "times_ms", "when")

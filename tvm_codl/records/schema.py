@@ -1,4 +1,4 @@
-"""The tables of a record store, as steps from each schema version to the next."""
+"""The tables of a record store: the steps from each schema version to the next."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIRST = (
     *_append_only("record"),
 )
 
-#: New columns have defaults, so that a process of the older version which has the file open can go on appending.
+#: New columns have defaults: a process of the older version that has the file open can go on appending.
 _SECOND = (
     "ALTER TABLE record ADD COLUMN error_no INTEGER NOT NULL DEFAULT 0",
     "ALTER TABLE record ADD COLUMN profile TEXT NOT NULL DEFAULT ''",
@@ -31,7 +31,7 @@ _SECOND = (
     # The first version had no numbers: 8 is AutoTVM's for an error of unknown sort.
     "UPDATE record SET error_no=8 WHERE error != '' OR times_ms = '[]'",
     _append_only("record")[1],
-    # Two columns, lest SQLite take it for as good as the other where the workload is given too.
+    # Two columns: with one, SQLite may prefer it to record_by_workload when the workload is given too.
     "CREATE INDEX record_by_build ON record (build, device)",
     "CREATE TABLE profile (digest TEXT NOT NULL PRIMARY KEY, json TEXT NOT NULL) STRICT",
     *_append_only("profile"),

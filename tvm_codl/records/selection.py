@@ -1,9 +1,9 @@
-"""Which records are meant, and what there is of them."""
+"""Choosing records of a store, and counting them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,9 +14,9 @@ from tvm_codl.records.store import RecordStore
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """The records that have all given fields; a kernel record's kind is its task, and it was measured alone.
+    """The records that have all given fields.
 
-    A whole plan's kind is its model, and it has neither processor nor mode.
+    A kernel record's kind is its task, its mode ``alone``.  A plan's kind is its model; it has no processor or mode.
     """
 
     device: str | None = None
@@ -46,8 +46,8 @@ ALL = Selection()
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Records of one kind on one processor of one device.  ``builds`` counts the compilers and schedules that made
-    them (a kernel record's is its target); ``newest`` is Unix time.  A plan's processor is ``both``."""
+    """Records of one kind on one processor of one device.  ``builds`` counts their builds (a kernel record's build is its
+    target); ``newest`` is Unix time.  A plan's processor is ``both``."""
 
     what: Literal["piece", "kernel", "plan"]
     device: str
@@ -60,38 +60,17 @@ class Group(msgspec.Struct, frozen=True):
 
 
 def groups(store: RecordStore, selection: Selection = ALL) -> list[Group]:
-    """What a store holds of a selection, by device, processor and kind; pieces first, then kernels."""
-    found = [
-        Group("piece", *row)
-        for row in store.totals(selection.device, selection.processor, selection.kind, selection.mode)
+    """Counts a selection by device, processor and kind; pieces first, then kernels, then plans."""
+    pieces = store.totals(selection.device, selection.processor, selection.kind, selection.mode)
+    rows: list[tuple[Any, Any, Any, Any, bool, str, float]] = [
+        ("kernel", r.device, r.processor, r.task, not r.ok, r.target, r.timestamp) for r in selection.kernels(store)
     ]
-    kernels: dict[tuple[str, Processor, str], list[KernelRecord]] = {}
-    for record in selection.kernels(store):
-        kernels.setdefault((record.device, record.processor, record.task), []).append(record)
-    plans: dict[tuple[str, str], list[PlanRecord]] = {}
-    for plan in selection.plans(store):
-        plans.setdefault((plan.device, plan.model), []).append(plan)
-    found += [
-        Group(
-            "kernel",
-            *key,
-            count=len(records),
-            failed=sum(not r.ok for r in records),
-            builds=len({r.target for r in records}),
-            newest=max(r.timestamp for r in records),
-        )
-        for key, records in sorted(kernels.items())
-    ]
-    return found + [
-        Group(
-            "plan",
-            device,
-            "both",
-            model,
-            count=len(of),
-            failed=0,
-            builds=len({r.build for r in of}),
-            newest=max(r.when for r in of),
-        )
-        for (device, model), of in sorted(plans.items())
-    ]
+    rows += [("plan", r.device, "both", r.model, False, r.build, r.when) for r in selection.plans(store)]
+    by_group: dict[tuple[Any, Any, Any, Any], list[tuple[bool, str, float]]] = {}
+    for row in rows:
+        by_group.setdefault(row[:4], []).append(row[4:])
+    counted = [Group("piece", *row) for row in pieces]
+    for key, of in sorted(by_group.items()):
+        failed, builds, times = zip(*of, strict=True)
+        counted.append(Group(*key, count=len(of), failed=sum(failed), builds=len(set(builds)), newest=max(times)))
+    return counted

@@ -1,4 +1,4 @@
-"""Settings: what a plan chooses besides where each operator runs."""
+"""Settings: a plan's choices besides the placements."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-#: Linux's largest core number and one (CPU_SETSIZE), and so the most threads that have a core each.
+#: Linux's CPU_SETSIZE: one more than the largest core number.
 MOST_CORES = 1024
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 20)]
@@ -15,16 +15,15 @@ Core = Annotated[int, msgspec.Meta(ge=0, lt=MOST_CORES)]
 
 
 class Settings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How a network runs; the defaults are how it runs where nothing is said.
+    """How a network runs.
 
-    ``flush_every``: after so many commands for the GPU the queue is flushed; 0 flushes only where a run has enqueued all
-    that it may for now, which every period does as well.  ``cpu_threads``: 0 is as many as TVM takes by itself, or as
-    ``cpu_cores`` has cores.  ``cpu_cores``: the numbers of the cores that the CPU's threads may use, rising; empty: those
-    that the phone's server has.  ``gpu_float``: the type in which the GPU computes and keeps its weights.
-    ``gpu_memory``: what the GPU reads the float32 weights of convolutions and dense layers from; in images they are held once
-    more, for each plan of a library.
+    ``flush_every``: the queue is flushed after so many GPU commands, and whenever a run has enqueued all that it may for
+    now; 0: only then.  ``cpu_threads``: 0 is TVM's default, or one for each of ``cpu_cores``.  ``cpu_cores``: the cores
+    that the CPU's threads may use, rising; empty: those of the phone's server.  ``gpu_float``: the type in which the GPU
+    computes and keeps its weights.  ``gpu_memory``: where the GPU reads the float32 weights of convolutions and dense
+    layers; images hold them once more for each plan of a library.
 
-    Raises :class:`ValueError` for a value that cannot be meant, :class:`msgspec.ValidationError` where it is read.
+    Raises :class:`ValueError` for impossible values, :class:`msgspec.ValidationError` where they are read.
     """
 
     flush_every: Count = 0
@@ -42,11 +41,11 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
             raise ValueError("gpu_float float16 reads buffers alone, not gpu_memory image")
 
     def words(self) -> str:
-        """What differs from the defaults, as a person says it; ``default`` if nothing does."""
-        said = {f: getattr(self, f) for f in self.__struct_fields__ if getattr(self, f) != getattr(DEFAULT, f)}
-        if "cpu_cores" in said:
-            said["cpu_cores"] = "+".join(map(str, self.cpu_cores))
-        return " ".join(f"{name}={value}" for name, value in said.items()) or "default"
+        """The values that differ from the defaults, for messages; ``default`` if none does."""
+        changed = {f: getattr(self, f) for f in self.__struct_fields__ if getattr(self, f) != getattr(DEFAULT, f)}
+        if "cpu_cores" in changed:
+            changed["cpu_cores"] = "+".join(map(str, self.cpu_cores))
+        return " ".join(f"{name}={value}" for name, value in changed.items()) or "default"
 
 
 DEFAULT = Settings()

@@ -1,4 +1,4 @@
-"""Records of pieces as CSV: one row a record, nothing lost, and nothing that a spreadsheet takes for a formula.
+"""Records of pieces as CSV: one row a record, lossless, and without cells that a spreadsheet takes for formulas.
 
 ========== =============================================================================================
 column     meaning
@@ -13,7 +13,7 @@ device     name of the phone
 build      digest of the compiler and schedules that made the kernel
 mode       alone, or shared: the other processor was busy
 times_ms   JSON list of milliseconds, one mean for each repeat; empty list for a failure
-median_ms  median of times_ms, empty for a failure; for the eye, not read back
+median_ms  median of times_ms, empty for a failure; not read back
 error      why there is no time
 error_no   AutoTVM's number of the error (:class:`~tvm_codl.records.record.ErrorNo`)
 when       Unix time in seconds
@@ -21,8 +21,8 @@ profile    digest of the device's profile
 schedule   configuration of the kernel, JSON text
 ========== =============================================================================================
 
-A text that begins with one of ``= + - @ '``, a tab or a carriage return has an apostrophe put before it, which reading
-takes away.  All texts are quoted.  Profiles themselves do not go into CSV, their digests do.
+A text that begins with one of ``= + - @ '``, a tab or a carriage return gets an apostrophe before it; reading removes
+it.  All texts are quoted.  CSV holds the digests of profiles, not the profiles.
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import msgspec
 
-from tvm_codl.records.record import Piece, Record
+from tvm_codl.records.record import Record, flatten, nest
 
 COLUMNS = (
     *("workload", "kind", "axis", "lo", "hi", "extent", "processor", "device", "build", "mode", "times_ms"),
@@ -44,7 +43,7 @@ COLUMNS = (
 OPTIONAL = frozenset(("median_ms", "mode", "error", "error_no", "profile", "schedule"))
 _TEXTS = frozenset(COLUMNS) - {"lo", "hi", "extent", "times_ms", "median_ms", "error_no", "when"}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
-#: An opaque operator's key may be longer than Python's limit of 128 KiB.
+#: An opaque operator's key may exceed Python's limit of 128 KiB.
 _LONGEST_CELL = 1 << 27
 
 
@@ -54,45 +53,36 @@ def header() -> str:
 
 def record_row(record: Record) -> str:
     """One row, with its end."""
-    piece = record.piece
-    return _line(
-        (
-            *map(_safe, (record.workload, piece.kind, piece.axis)),
-            *(piece.lo, piece.hi, piece.extent),
-            *map(_safe, (record.processor, record.device, record.build, record.mode)),
-            msgspec.json.encode(record.times_ms).decode(),
-            record.median_ms if record.ok else "",
-            _safe(record.error),
-            *(record.error_no, record.when),
-            *map(_safe, (record.profile, record.schedule)),
-        )
-    )
+    cells = flatten(record)
+    cells["times_ms"] = msgspec.json.encode(record.times_ms).decode()
+    cells["median_ms"] = record.median_ms if record.ok else ""
+    for name in _TEXTS:
+        if cells[name].startswith(_FORMULA):
+            cells[name] = f"'{cells[name]}"
+    return _line(cells[name] for name in COLUMNS)
 
 
 def rows(lines: Iterable[str]) -> Iterator[tuple[int, Record | ValueError]]:
-    """(number of the row's last line, the record or what is wrong with it); ``lines`` keep their ends.
+    """(number of the row's last line, its record or error); ``lines`` keep their ends.
 
     Raises :class:`ValueError` for a header that lacks a column or has an unknown one.
     """
     csv.field_size_limit(_LONGEST_CELL)
     reader = csv.reader(lines, strict=True)
-    names: list[str] | None = None
+    try:
+        names = _names(next(reader, []))
+    except csv.Error as error:
+        raise ValueError(f"no CSV: {error}") from error
     while True:
         try:
-            cells = next(reader)
-        except StopIteration:
-            break
+            cells = next(reader, None)
         except csv.Error as error:
-            if names is None:
-                raise ValueError(f"no CSV: {error}") from error
             yield reader.line_num, ValueError(str(error))
             continue
-        if names is None:
-            names = _names(cells)
-        elif cells:
+        if cells is None:
+            return
+        if cells:
             yield reader.line_num, _read(names, cells)
-    if names is None:
-        raise ValueError("no header")
 
 
 def _names(cells: list[str]) -> list[str]:
@@ -107,31 +97,18 @@ def _names(cells: list[str]) -> list[str]:
 def _read(names: list[str], cells: list[str]) -> Record | ValueError:
     if len(cells) != len(names):
         return ValueError(f"{len(cells)} cells under {len(names)} columns")
+    fields: dict[str, object] = {
+        name: cell.removeprefix("'") if name in _TEXTS else cell for name, cell in zip(names, cells, strict=True)
+    }
+    fields.pop("median_ms", None)
     try:
-        return _record(dict(zip(names, cells, strict=True)))
+        fields["times_ms"] = msgspec.json.decode(str(fields["times_ms"]), type=tuple[float, ...])
+        return msgspec.convert(nest(fields), Record, strict=False)
     except ValueError as error:
         return error
-
-
-def _record(cells: dict[str, str]) -> Record:
-    fields: dict[str, Any] = {name: _plain(cell) if name in _TEXTS else cell for name, cell in cells.items()}
-    fields.pop("median_ms", None)
-    piece = {name: fields.pop(name) for name in ("kind", "axis", "lo", "hi", "extent")}
-    times = msgspec.json.decode(fields["times_ms"], type=tuple[float, ...])
-    return msgspec.convert(
-        fields | {"times_ms": times, "piece": msgspec.convert(piece, Piece, strict=False)}, Record, strict=False
-    )
 
 
 def _line(cells: Iterable[object]) -> str:
     buffer = io.StringIO()
     csv.writer(buffer, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n").writerow(list(cells))
     return buffer.getvalue()
-
-
-def _safe(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) else text
-
-
-def _plain(text: str) -> str:
-    return text.removeprefix("'")

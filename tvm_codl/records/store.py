@@ -17,24 +17,12 @@ from tvm_codl.records import canonical
 from tvm_codl.records.kernel import KernelRecord
 from tvm_codl.records.plan_record import PlanRecord
 from tvm_codl.records.record import Processor, Record
-from tvm_codl.records.rows import (
-    KERNEL,
-    PLAN,
-    RECORD,
-    Row,
-    insertion,
-    kernel_of,
-    kernel_row,
-    plan_of,
-    plan_row,
-    record_of,
-    record_row,
-)
+from tvm_codl.records.rows import KERNEL, PLAN, RECORD, R, Row, Table
 from tvm_codl.records.schema import SCHEMA_VERSION as SCHEMA_VERSION
 from tvm_codl.records.schema import STEPS
 
 _BUSY_S = 30.0
-#: Rows in one transaction where many are appended: other writers get their turn in between.
+#: Rows in one transaction; other writers get their turn in between.
 _CHUNK = 2000
 
 
@@ -71,18 +59,18 @@ class RecordStore:
     def _prepare(self) -> None:
         run = self._connection.execute
         if self._version() != SCHEMA_VERSION:
-            # Two processes may both find an old or new file: the lock decides who changes it, the other looks again.
-            # All is one transaction, the version included: a process that is killed in it has changed nothing.
+            # Two processes may find the same old or new file: take the lock, then read the version again.
+            # One transaction, the version included: a process that is killed in it has changed nothing.
             run("BEGIN EXCLUSIVE")
             with self._transaction():
-                found = self._version()
-                if found == 0 and run("SELECT 1 FROM sqlite_master").fetchone():
+                version = self._version()
+                if version == 0 and run("SELECT 1 FROM sqlite_master").fetchone():
                     raise sqlite3.DatabaseError("an SQLite file of another program")
-                if found > SCHEMA_VERSION:
+                if version > SCHEMA_VERSION:
                     raise sqlite3.DatabaseError(
-                        f"record schema {found} of a newer tvm_codl, this one reads up to {SCHEMA_VERSION}"
+                        f"record schema {version} of a newer tvm_codl, this one reads up to {SCHEMA_VERSION}"
                     )
-                for step in STEPS[found:]:
+                for step in STEPS[version:]:
                     for statement in step:
                         run(statement)
                 run(f"PRAGMA user_version={SCHEMA_VERSION}")
@@ -116,31 +104,31 @@ class RecordStore:
 
     def add(self, records: Iterable[Record]) -> int:
         """Append; returns how many.  All of them are in the file when this returns, or none if it raises."""
-        return self._insert(_INSERT_RECORD, [record_row(record) for record in records])
+        return self._insert(RECORD.insert, list(map(RECORD.to_row, records)))
 
     def add_kernels(self, records: Iterable[KernelRecord]) -> int:
         """As :meth:`add`, for kernel tuning records."""
-        return self._insert(_INSERT_KERNEL, [kernel_row(record) for record in records])
+        return self._insert(KERNEL.insert, list(map(KERNEL.to_row, records)))
 
     def add_plans(self, records: Iterable[PlanRecord]) -> int:
         """As :meth:`add`, for whole plans."""
-        return self._insert(_INSERT_PLAN, [plan_row(record) for record in records])
+        return self._insert(PLAN.insert, list(map(PLAN.to_row, records)))
 
     def add_new(self, records: Iterable[Record]) -> int:
-        """Append those of which no record of the same content is here; returns how many.
+        """Append the records that are not here yet; returns how many.
 
-        The same content means that all fields are equal, the times and the moment too.  In transactions of a few
-        thousand: a process that is killed may run again and completes what it began.
+        The same record has all fields equal, times and moment included.  Commits every few thousand: after a crash,
+        run again to complete.
         """
-        return self._insert_new(_INSERT_NEW_RECORD, (record_row(record) for record in records))
+        return self._insert_new(RECORD, records)
 
     def add_new_kernels(self, records: Iterable[KernelRecord]) -> int:
         """As :meth:`add_new`, for kernel tuning records."""
-        return self._insert_new(_INSERT_NEW_KERNEL, (kernel_row(record) for record in records))
+        return self._insert_new(KERNEL, records)
 
     def add_new_plans(self, records: Iterable[PlanRecord]) -> int:
         """As :meth:`add_new`, for whole plans."""
-        return self._insert_new(_INSERT_NEW_PLAN, (plan_row(record) for record in records))
+        return self._insert_new(PLAN, records)
 
     def _insert(self, statement: str, rows: Sequence[Row]) -> int:
         if not rows:
@@ -151,15 +139,16 @@ class RecordStore:
                 return self._connection.executemany(statement, rows).rowcount
         except sqlite3.OperationalError as error:
             raise UserError(
-                f"{self.path} cannot be written; what is in it stays",
+                f"{self.path} cannot be written; its content is unchanged",
                 str(error),
                 f"is there room, and does no other program hold it?  df -h {shlex.quote(str(self.path.parent))}",
             ) from error
 
-    def _insert_new(self, statement: str, rows: Iterator[Row]) -> int:
+    def _insert_new(self, table: Table[R], records: Iterable[R]) -> int:
+        rows = map(table.to_row, records)
         count = 0
         while part := list(islice(rows, _CHUNK)):
-            count += self._insert(statement, [row + row for row in part])
+            count += self._insert(table.insert_new, [row + row for row in part])
         return count
 
     def query(
@@ -173,19 +162,21 @@ class RecordStore:
     ) -> Iterator[Record]:
         """The records that match all given fields, oldest first."""
         fields = {"device": device, "processor": processor, "workload": workload, "build": build, "mode": mode}
-        return map(record_of, self._select("record", RECORD, fields | {"kind": kind}))
+        return map(RECORD.from_row, self._select(RECORD.name, RECORD.columns, fields | {"kind": kind}))
 
     def kernels(
         self, device: str | None = None, task: str | None = None, target: str | None = None
     ) -> Iterator[KernelRecord]:
         """The kernel tuning records that match all given fields, oldest first; ``target`` is compared as text."""
-        return map(kernel_of, self._select("kernel", KERNEL, {"device": device, "task": task, "target": target}))
+        fields = {"device": device, "task": task, "target": target}
+        return map(KERNEL.from_row, self._select(KERNEL.name, KERNEL.columns, fields))
 
     def plans(
         self, device: str | None = None, build: str | None = None, graph: str | None = None
     ) -> Iterator[PlanRecord]:
         """The whole plans that match all given fields, oldest first."""
-        return map(plan_of, self._select("plan", PLAN, {"device": device, "build": build, "graph": graph}))
+        fields = {"device": device, "build": build, "graph": graph}
+        return map(PLAN.from_row, self._select(PLAN.name, PLAN.columns, fields))
 
     def totals(
         self,
@@ -198,7 +189,7 @@ class RecordStore:
         numbers = "count(*), sum(error_no != 0), count(DISTINCT build), max(time)"
         fields = {"device": device, "processor": processor, "kind": kind, "mode": mode}
         columns = ("device", "processor", "kind", numbers)
-        return list(self._select("record", columns, fields, "GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"))
+        return list(self._select(RECORD.name, columns, fields, "GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"))
 
     def _select(
         self, table: str, columns: Sequence[str], fields: dict[str, str | None], end: str = "ORDER BY id"
@@ -212,10 +203,10 @@ class RecordStore:
         """Keeps a device's profile, a JSON object, and returns its digest: 16 hexadecimal digits of the SHA-256 of its
         canonical text.  Raises :class:`UserError` for text that is no JSON object."""
         try:
-            value = canonical.parsed(json_text)
+            value = canonical.parse(json_text)
             if not isinstance(value, dict):
                 raise ValueError("not an object")
-            text = canonical.dumped(value)
+            text = canonical.dump(value)
         except ValueError as error:
             raise UserError("a device profile is no JSON object", f"{json_text[:80]!r}: {error}") from error
         digest = canonical.digest(text)
@@ -249,8 +240,3 @@ class RecordStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-_INSERT_RECORD, _INSERT_NEW_RECORD = insertion("record", RECORD), insertion("record", RECORD, new=True)
-_INSERT_KERNEL, _INSERT_NEW_KERNEL = insertion("kernel", KERNEL), insertion("kernel", KERNEL, new=True)
-_INSERT_PLAN, _INSERT_NEW_PLAN = insertion("plan", PLAN), insertion("plan", PLAN, new=True)

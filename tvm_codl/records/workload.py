@@ -1,8 +1,8 @@
-"""Workload: what a measurement is a measurement of, as a canonical key and as numbers.
+"""Workload: what is measured, as a canonical key and as numbers.
 
-The key is the operator's structure (kind, shapes, types, attributes; no names, no ids) and, for a piece, its place,
-as JSON text.  So equal operators of different networks share their measurements, and the numbers that a cost
-model needs can be computed again from a record alone.
+The key is JSON text: the operator's structure (kind, shapes, types, attributes; no names, no ids) and, for a piece, its
+place.  So equal operators of different networks share their measurements, and a record alone is enough to compute the
+numbers that a cost model needs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ import msgspec
 from tvm_codl.errors import UserError
 from tvm_codl.graph import split
 from tvm_codl.graph.dtype import bytes_of
+from tvm_codl.graph.many import Many
 from tvm_codl.graph.names import anchor_of
 from tvm_codl.graph.opgraph import Const, Node, Operator, OpGraph, Shape, Tensor
+from tvm_codl.graph.piece import assemble
 from tvm_codl.graph.rule import window_pads
+from tvm_codl.graph.slab import Slab
 
 #: Operators that take an exponential function, or one that costs as much, of each value.
 # fmt: off
@@ -62,11 +65,10 @@ class Structure(msgspec.Struct, frozen=True):
 class Workload(msgspec.Struct, frozen=True):
     """One operator or a piece of it.  ``whole`` is the operator that a piece is of, None for an operator itself.
 
-    Sizes are those of the anchor (the convolution, pooling, ... of the fused operator) as this piece runs it, with
-    ``height`` and ``width`` 1 where it has none; bytes are those of the whole fused operator's arguments, ``bytes_data``
-    those of the anchor's first alone.  ``stride`` and ``dilation`` are those of the height.  ``bytes_relayout`` are
-    written again with the split axis outermost, where it does not lie so by itself.  ``exponentials`` counts the values of
-    which an exponential function is taken.
+    Sizes are those of the anchor (the convolution, pooling, ... of the fused operator) in this piece, height and width 1
+    if it has none.  Bytes are those of all arguments of the fused operator, ``bytes_data`` of the anchor's first argument
+    alone.  ``stride`` and ``dilation`` are along the height.  ``bytes_relayout`` is the output's size if its layout has
+    to change so that the split axis is outermost, else 0.  ``exponentials`` counts values of exponential functions.
     """
 
     key: str
@@ -102,6 +104,11 @@ class Workload(msgspec.Struct, frozen=True):
     cut: Cut | None = None
     whole: Workload | None = None
 
+    def cut_key(self, cut: Cut) -> str:
+        """The key of this operator's piece."""
+        head = self.key[: self.key.rindex('"cut":')]
+        return f'{head}"cut":{msgspec.json.encode(cut).decode()}}}'
+
     @classmethod
     def of(cls, operator: Operator, graph: OpGraph, axis: str = "", lo: int = 0, hi: int = 0) -> Workload:
         """The operator, or its piece ``[lo, hi)`` along ``axis``.  Raises ``graph.split.NoSplit`` if there is none."""
@@ -115,11 +122,12 @@ class Workload(msgspec.Struct, frozen=True):
 
 def workloads(operator: Operator, graph: OpGraph, pieces: Iterable[tuple[str, int, int]]) -> list[Workload]:
     """:meth:`Workload.of` for many pieces ``(axis, lo, hi)`` of one operator; axis ``""`` gives the operator."""
-    whole = described(operator, graph)
-    return [
-        _piece(whole, operator, graph, axis, _cut(operator, graph, axis, lo, hi)) if axis else whole
-        for axis, lo, hi in pieces
-    ]
+    whole, result = describe(operator, graph), []
+    for name, lo, hi in pieces:
+        axis = split.axis(operator, graph, name) if name else None
+        cut = Cut(name, axis.index, lo, hi, axis.extent) if axis else None
+        result.append(_piece(whole, operator, graph, cut) if cut else whole)
+    return result
 
 
 @lru_cache(maxsize=8192)
@@ -129,14 +137,13 @@ def _from_key(key: str) -> Workload:
     except msgspec.DecodeError as error:
         raise UserError("a record's workload is no workload", f"{key[:80]!r}: {error}") from error
     operator, graph = _rebuild(structure)
-    known = described(operator, graph)
-    if structure.cut is None:
-        return known
+    whole, cut = describe(operator, graph), structure.cut
+    if cut is None:
+        return whole
     # An axis may have had its name from the neighbours in the network; its number is the operator's own.
-    names = [axis.name for axis in split.axes(operator, graph).values() if axis.index == structure.cut.index]
-    if not names:
-        raise UserError("a record's workload is a piece that no split rule makes any more", repr(structure.cut))
-    return _piece(known, operator, graph, names[0], structure.cut)
+    if all(axis.index != cut.index for axis in split.axes(operator, graph).values()):
+        raise UserError("a record's workload is a piece that no split rule makes any more", repr(cut))
+    return _piece(whole, operator, graph, cut)
 
 
 def _rebuild(structure: Structure) -> tuple[Operator, OpGraph]:
@@ -150,7 +157,7 @@ def _rebuild(structure: Structure) -> tuple[Operator, OpGraph]:
     return operator, OpGraph(tensors, (operator,), inputs, outputs)
 
 
-def described(operator: Operator, graph: OpGraph) -> Workload:
+def describe(operator: Operator, graph: OpGraph) -> Workload:
     """The operator's workload."""
     structure = Structure(
         operator.kind,
@@ -164,65 +171,54 @@ def described(operator: Operator, graph: OpGraph) -> Workload:
     return _describe(key, split.whole(operator, graph), graph, None, None)
 
 
-def _cut(operator: Operator, graph: OpGraph, name: str, lo: int, hi: int) -> Cut:
-    axis = split.axes(operator, graph).get(name)
-    if axis is None:
-        raise split.NoSplit(f"{operator.name} has no axis {name!r}")
-    return Cut(name, axis.index, lo, hi, axis.extent)
-
-
-def _piece(whole: Workload, operator: Operator, graph: OpGraph, name: str, cut: Cut) -> Workload:
-    head = whole.key[: whole.key.rindex('"cut":')]
-    key = f'{head}"cut":{msgspec.json.encode(cut).decode()}}}'
-    return _describe(key, split.piece(operator, graph, name, cut.lo, cut.hi), graph, cut, whole)
+def _piece(whole: Workload, operator: Operator, graph: OpGraph, cut: Cut) -> Workload:
+    piece = assemble(operator, graph, Slab(cut.index, cut.lo, cut.hi))
+    return _describe(whole.cut_key(cut), piece, graph, cut, whole)
 
 
 def _describe(key: str, piece: split.Piece, graph: OpGraph, cut: Cut | None, whole: Workload | None) -> Workload:
-    """Operators and pieces alike: a piece is an operator of its own."""
-    operator = piece.operator
-    node = operator.body[anchor_of(operator.body)]
-    attrs = node.attrs
-    layout = layout_of(node)
-    batch, out_h, out_w, out_c = image(node.results[0], str(attrs.get("out_layout") or layout))
-    _, in_h, in_w, in_c = image(_argument(node, 0, piece), layout)
-    kernel_h, kernel_w = _kernel(node, piece)
-    pads = _pads(attrs.get("padding"))
-    data, types = _argument(node, 0, piece), [graph.tensors[i].dtype for i in operator.inputs]
-    bytes_out = sum(bytes_of(shape, operator.body[-1].dtype) for shape in operator.body[-1].results)
+    body = piece.operator.body
     return Workload(
         key=key,
-        kind=operator.kind,
-        anchor=node.op,
-        dtype=operator.body[-1].dtype,
-        batch=batch,
-        out_h=out_h,
-        out_w=out_w,
-        out_c=out_c,
-        in_h=in_h,
-        in_w=in_w,
-        in_c=in_c,
-        kernel_h=kernel_h,
-        kernel_w=kernel_w,
-        stride=_first(attrs.get("strides"), 1),
-        dilation=_first(attrs.get("dilation"), 1),
-        groups=_first(attrs.get("groups"), 1),
-        flops=operator.flops,
-        bytes_in=sum(map(bytes_of, piece.feed_shapes, types)),
-        bytes_weights=sum(bytes_of(const.shape, const.dtype) for const in operator.consts),
-        bytes_out=bytes_out,
-        body=len(operator.body),
-        stride_w=_first(attrs.get("strides"), 1, -1),
-        dilation_w=_first(attrs.get("dilation"), 1, -1),
-        pad_top=pads[0],
-        pad_left=pads[1],
-        pad_bottom=pads[2],
-        pad_right=pads[3],
-        bytes_data=bytes_of(data, node.dtype) if data else 0,
-        bytes_relayout=bytes_out if cut and math.prod(operator.body[-1].results[0][: cut.index]) > 1 else 0,
-        exponentials=sum(math.prod(n.results[0]) for n in operator.body if n.op in EXPONENTIAL),
+        kind=piece.operator.kind,
+        anchor=body[anchor_of(body)].op,
+        dtype=body[-1].dtype,
         cut=cut,
         whole=whole,
+        **piece_numbers(piece, graph, cut.index if cut else None),
     )
+
+
+def piece_numbers(piece: split.Piece, graph: OpGraph, index: int | None) -> dict[str, int]:
+    """The numbers of a :class:`Workload`, by name, of a piece along axis number ``index``, or of a whole operator.
+
+    Of a piece that stands for many (:func:`.split.pieces`), a number is an array where theirs differ.
+    """
+    operator, body = piece.operator, piece.operator.body
+    node = body[anchor_of(body)]
+    layout, data = layout_of(node), _argument(node, 0, piece)
+    bytes_out = sum(bytes_of(shape, body[-1].dtype) for shape in body[-1].results)
+    numbers = {
+        "groups": _first(node.attrs.get("groups"), 1),
+        "flops": operator.flops,
+        "bytes_in": sum(
+            bytes_of(s, graph.tensors[i].dtype) for s, i in zip(piece.feed_shapes, operator.inputs, strict=True)
+        ),
+        "bytes_weights": sum(bytes_of(const.shape, const.dtype) for const in operator.consts),
+        "bytes_out": bytes_out,
+        "bytes_data": bytes_of(data, node.dtype) if data else 0,
+        "bytes_relayout": bytes_out if index is not None and math.prod(body[-1].results[0][:index]) > 1 else 0,
+        "exponentials": sum(math.prod(n.results[0]) for n in body if n.op in EXPONENTIAL),
+        "body": len(body),
+    }
+    for name, attribute in (("stride", "strides"), ("dilation", "dilation")):
+        numbers[name], numbers[f"{name}_w"] = (_first(node.attrs.get(attribute), 1, at) for at in (0, -1))
+    out = image(node.results[0], str(node.attrs.get("out_layout") or layout))
+    numbers |= zip(("batch", "out_h", "out_w", "out_c"), out, strict=True)
+    numbers |= zip(("in_h", "in_w", "in_c"), image(data, layout)[1:], strict=True)
+    numbers |= zip(("kernel_h", "kernel_w"), _kernel(node, piece), strict=True)
+    numbers |= zip(("pad_top", "pad_left", "pad_bottom", "pad_right"), _pads(node.attrs.get("padding")), strict=True)
+    return numbers
 
 
 def layout_of(node: Node) -> str:
@@ -259,12 +255,12 @@ def _kernel(node: Node, piece: split.Piece) -> tuple[int, int]:
 
 
 def _first(value: Any, default: int, at: int = 0) -> int:
-    if isinstance(value, (list, tuple)):
-        return int(value[at]) if value else default
-    return default if value is None else int(value)
+    number: int | None = (value[at] if value else None) if isinstance(value, (list, tuple)) else value
+    return default if number is None else number
 
 
 def _pads(value: Any) -> tuple[int, int, int, int]:
     """Top, left, bottom, right; zero for what pads otherwise than a window in two dimensions."""
-    known = isinstance(value, (list, tuple)) and len(value) in (1, 2, 4) and all(isinstance(n, int) for n in value)
-    return window_pads(list(value)) if known else (0, 0, 0, 0)
+    if isinstance(value, (list, tuple)) and len(value) in (1, 2, 4) and all(isinstance(n, int | Many) for n in value):
+        return window_pads(list(value))
+    return 0, 0, 0, 0

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import tvm
 from tvm import relay
 
-from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import axes
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.verify import verify_plan
@@ -18,16 +17,16 @@ PLACEMENT, CHAIN = "codl.placement", "codl.chain"
 
 
 def AnnotateCoExecution(plan: Plan) -> tvm.transform.Pass:
-    """Marks every primitive function of a prepared module with where ``plan`` places it.
+    """Marks every primitive function of a prepared module with its placement in ``plan``.
 
     The function attribute ``codl.placement`` is ``cpu``, ``gpu``, ``split:AXIS:AT`` or, for pieces that overlap,
-    ``split:AXIS:AT:CPU:GPU``; ``codl.chain`` the chain's number.  Raises UserError, with the operator and the reason, if
-    the plan is not legal for this network.
+    ``split:AXIS:AT:CPU:GPU``; ``codl.chain`` is the chain's number.  Raises UserError, with operator and reason, for a
+    plan that is not legal for this network.
     """
 
     def annotate(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         graph, _weights, calls = read(mod)
-        check(plan, graph)
+        verify_plan(plan, graph, {operator.id: axes(operator, graph) for operator in graph.operators})
         placed = {planned.operator: planned for planned in plan.operators}
         marks = {call: placed[id] for id, call in calls.items()}
 
@@ -37,18 +36,9 @@ def AnnotateCoExecution(plan: Plan) -> tvm.transform.Pass:
             function = expr.op.with_attr(PLACEMENT, to_text(marks[expr].placement))
             return relay.Call(function.with_attr(CHAIN, marks[expr].chain), list(new), expr.attrs)
 
-        main = mod["main"]
-        body = rewrite(main.body, mark)
-        result = tvm.IRModule(dict(mod.functions_items()), mod.type_definitions)
-        result["main"] = relay.Function(main.params, body, main.ret_type, main.type_params, main.attrs)
-        return relay.transform.InferType()(result)
+        return rewrite(mod, mark)
 
     return tvm.transform.module_pass(annotate, opt_level=0, name="AnnotateCoExecution")
-
-
-def check(plan: Plan, graph: OpGraph) -> None:
-    """Raises UserError where the plan is not legal for the graph."""
-    verify_plan(plan, graph, {operator.id: axes(operator, graph) for operator in graph.operators})
 
 
 def to_text(placement: Placement) -> str:

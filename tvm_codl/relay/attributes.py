@@ -13,7 +13,7 @@ _OPAQUE = "tvm_json"  # the key under which attributes that have no plain form a
 
 
 def to_plain(call: relay.Call) -> dict[str, Any]:
-    """The attributes of a call.  Where they do not survive the way there and back, TVM's own JSON of them."""
+    """The attributes of a call; TVM's own JSON of them where the plain form loses something."""
     if call.attrs is None:
         return {}
     try:

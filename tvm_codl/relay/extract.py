@@ -1,4 +1,4 @@
-"""From a Relay network to its OpGraph."""
+"""From a prepared Relay module to its OpGraph."""
 
 from __future__ import annotations
 
@@ -15,41 +15,17 @@ from tvm_codl.graph.names import anchor_of
 from tvm_codl.graph.opgraph import Const, Node, Operator, OpGraph, Ref, Shape, Tensor
 from tvm_codl.graph.rules import RULES
 from tvm_codl.relay.attributes import to_plain
-from tvm_codl.relay.prepare import prepare
+from tvm_codl.relay.calls import tensor_type
 from tvm_codl.relay.walk import in_order
 
+#: Nodes that are expressions of their own in Relay, and the operator of a constant output.
 TUPLE, TUPLE_GET_ITEM, IDENTITY = "tuple", "tuple_get_item", "copy"
-"""Nodes that Relay has as expressions of their own, and the operator that stands for a constant output."""
-
-
-def extract(mod: tvm.IRModule) -> tuple[OpGraph, dict[str, np.ndarray], tvm.IRModule]:
-    """The operators of a network, its weights by key, and the prepared module that they were read from.
-
-    ``mod`` has its weights as constants and static shapes.  Raises UserError for what is not a plain graph of
-    tensors: dynamic shapes, control flow.
-    """
-    prepared = prepare(mod)
-    graph, weights, _ = read(prepared)
-    return graph, weights, prepared
 
 
 def read(prepared: tvm.IRModule) -> tuple[OpGraph, dict[str, np.ndarray], dict[int, relay.Call]]:
-    """The graph and weights of a prepared module, always the same for the same module, and each operator's call."""
+    """The graph and weights of a prepared module, and each operator's call.  Deterministic."""
     reader = _Reader(prepared["main"])
     return reader.graph(), reader.weights, reader.calls
-
-
-def tensor_type(kind: relay.Type) -> tuple[Shape, str]:
-    """Shape and type of a tensor.  Raises UserError where the shape is not static."""
-    if not isinstance(kind, relay.TensorType):
-        raise UserError(f"the network passes a {type(kind).__name__} between operators, not a tensor")
-    if not all(isinstance(extent, tvm.tir.IntImm) for extent in kind.shape):
-        raise UserError(
-            "the network has a tensor whose shape is not known before it runs",
-            evidence=f"shape {kind.shape}",
-            next="give the input shapes with --shape",
-        )
-    return tuple(int(extent) for extent in kind.shape), str(kind.dtype)
 
 
 def tensor_types(kind: relay.Type) -> list[tuple[Shape, str]]:
@@ -70,7 +46,7 @@ class _Reader:
         self.calls: dict[int, relay.Call] = {}
         self.values: dict[relay.Expr, list[int | relay.Constant]] = {}
         self.kinds: Counter[str] = Counter()
-        self.inputs = [self._tensor(str(var.name_hint), var.checked_type) for var in main.params]
+        self.inputs = [self._tensor(str(var.name_hint), *tensor_type(var.checked_type)) for var in main.params]
         for var, tensor in zip(main.params, self.inputs, strict=True):
             self.values[var] = [tensor]
         for expr in in_order(main.body):
@@ -81,8 +57,7 @@ class _Reader:
     def graph(self) -> OpGraph:
         return OpGraph(tuple(self.tensors), tuple(self.operators), tuple(self.inputs), tuple(self.outputs))
 
-    def _tensor(self, name: str, kind: relay.Type) -> int:
-        shape, dtype = tensor_type(kind)
+    def _tensor(self, name: str, shape: Shape, dtype: str) -> int:
         self.tensors.append(Tensor(len(self.tensors), name, shape, dtype))
         return len(self.tensors) - 1
 
@@ -100,7 +75,9 @@ class _Reader:
         return list(self._operator(expr))
 
     def _operator(self, call: relay.Call) -> list[int]:
-        body = _Body(call, [value for arg in call.args for value in self.values[arg]])
+        if not isinstance(call.op, relay.Function):
+            raise UserError("the module was not prepared: it calls an operator outside of a fused function")
+        body = _Body(call.op, [value for arg in call.args for value in self.values[arg]])
         anchor = body.nodes[anchor_of(tuple(body.nodes))]
         kind = kind_of(anchor, body.shapes(anchor))
         return self._add(kind, body, tensor_types(call.checked_type), call)
@@ -109,19 +86,14 @@ class _Reader:
         self.kinds[kind] += 1
         name = f"{kind}_{self.kinds[kind]}"
         id = len(self.operators)
-        outputs = []
-        for index, (shape, dtype) in enumerate(results):
-            label = name if len(results) == 1 else f"{name}.{index}"
-            outputs.append(len(self.tensors))
-            self.tensors.append(Tensor(len(self.tensors), label, shape, dtype))
-        consts = []
-        for index, value in enumerate(body.consts):
-            key = f"{name}.{index}"
-            self.weights[key] = value
-            consts.append(Const(key, tuple(value.shape), str(value.dtype)))
+        labels = [name] if len(results) == 1 else [f"{name}.{index}" for index in range(len(results))]
+        outputs = [self._tensor(label, *result) for label, result in zip(labels, results, strict=True)]
+        weights = {f"{name}.{index}": value for index, value in enumerate(body.consts)}
+        self.weights |= weights
+        consts = tuple(Const(key, tuple(value.shape), str(value.dtype)) for key, value in weights.items())
         flops = sum(node_flops(node, body.shapes(node)) for node in body.nodes)
         self.operators.append(
-            Operator(id, name, kind, tuple(body.inputs), tuple(outputs), tuple(body.nodes), tuple(consts), flops)
+            Operator(id, name, kind, tuple(body.inputs), tuple(outputs), tuple(body.nodes), consts, flops)
         )
         if call is not None:
             self.calls[id] = call
@@ -131,8 +103,8 @@ class _Reader:
         """An output of the network that is a constant gets an operator that returns it."""
         if isinstance(value, int):
             return value
-        body = _Body.of_constant(value.data.numpy())
-        return self._add("constant", body, [(body.nodes[0].results[0], body.nodes[0].dtype)], None)[0]
+        body = _Body(relay.Function([], value), [])
+        return self._add("constant", body, [tensor_type(value.checked_type)], None)[0]
 
 
 def kind_of(node: Node, args: tuple[Shape, ...]) -> str:
@@ -148,14 +120,11 @@ def kind_of(node: Node, args: tuple[Shape, ...]) -> str:
 class _Body:
     """The nodes, inputs and weights of one primitive function, as called."""
 
-    def __init__(self, call: relay.Call, actual: list[int | relay.Constant]) -> None:
+    def __init__(self, function: relay.Function, actual: list[int | relay.Constant]) -> None:
         self.nodes: list[Node] = []
         self.inputs: list[int] = []
         self.consts: list[np.ndarray] = []
         self._shapes: dict[Ref, Shape] = {}
-        function = call.op
-        if not isinstance(function, relay.Function):
-            raise UserError("the module was not prepared: it calls an operator outside of a fused function")
         refs: dict[relay.Expr, list[Ref]] = {}
         position = 0
         for param in function.params:
@@ -185,16 +154,7 @@ class _Body:
         self.nodes = [
             msgspec.structs.replace(node, args=tuple(moved.get(ref, ref) for ref in node.args)) for node in self.nodes
         ]
-        self._shapes = {
-            moved.get(ref, ref): shape for ref, shape in self._shapes.items() if ref in moved or ref.source != "input"
-        }
-
-    @classmethod
-    def of_constant(cls, value: np.ndarray) -> _Body:
-        body = cls.__new__(cls)
-        body.nodes, body.inputs, body.consts, body._shapes = [], [], [], {}
-        body._node(IDENTITY, {}, [body._const(value)], (tuple(value.shape),), str(value.dtype))
-        return body
+        self._shapes |= {new: self._shapes[old] for old, new in moved.items()}
 
     def shapes(self, node: Node) -> tuple[Shape, ...]:
         return tuple(self._shapes[ref] for ref in node.args)

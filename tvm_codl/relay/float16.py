@@ -1,4 +1,4 @@
-"""The pass that has the GPU compute in float16: for devices that can, where the plan's settings say so."""
+"""The pass that makes the GPU compute in float16."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ LEVEL = 10
 
 
 def GpuFloat16() -> tvm.transform.Pass:
-    """Rewrites the regions of a partitioned module that are the GPU's: float16 within, float32 at both ends.
+    """Rewrites the GPU's regions of a partitioned module: float16 within, float32 at both ends.
 
-    TVM's lists (``tvm.relay.transform.mixed_precision``) say which operators are computed in float16; convolutions and
-    matrix products read and write float16 and add up in float32, in which a sum of thousands keeps its digits.  Weights
-    become float16 constants.  A region's parameters and results keep their types, so that what the two processors share
-    is float32 as before, and the CPU's regions and ``@main`` are left as they are.
+    TVM's lists (``tvm.relay.transform.mixed_precision``) say which operators compute in float16; convolutions and matrix
+    products add up in float32, so that sums of thousands keep their digits.  Weights become float16 constants.  Shared
+    tensors, the CPU's regions and ``@main`` keep float32.
     """
 
     def rewrite(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -40,13 +39,13 @@ def GpuFloat16() -> tvm.transform.Pass:
 
 def _half(function: relay.Function) -> relay.Function:
     mod = tvm.IRModule.from_expr(relay.Function(function.params, function.body, function.ret_type))
-    rewritten = [relay.transform.InferType(), relay.transform.ToMixedPrecision("float16", 2)]
+    passes = [relay.transform.InferType(), relay.transform.ToMixedPrecision("float16", 2), relay.transform.InferType()]
     with _sums_in_float32(), tvm.transform.PassContext(opt_level=3):
-        half = tvm.transform.Sequential([*rewritten, relay.transform.InferType()])(mod)["main"]
+        half = tvm.transform.Sequential(passes)(mod)["main"]
     ends = relay.Function(half.params, _typed_as(half.body, function.ret_type))
     # Weights that are cast become weights of that type.
-    finish = tvm.transform.Sequential([relay.transform.InferType(), relay.transform.FoldConstant()])
-    done = relay.transform.InferType()(finish(tvm.IRModule.from_expr(ends)))["main"]
+    fold = [relay.transform.InferType(), relay.transform.FoldConstant(), relay.transform.InferType()]
+    done = tvm.transform.Sequential(fold)(tvm.IRModule.from_expr(ends))["main"]
     return done.with_attr({name: function.attrs[name] for name in function.attrs.keys()})  # noqa: SIM118 - no dict
 
 
@@ -66,13 +65,13 @@ def _cast(expr: relay.Expr, kind: relay.Type, wanted: relay.Type) -> relay.Expr:
 
 
 def _summing(call: relay.Call, precision: str) -> list[Any]:
-    """(category, type to add up in, type of the result), as TVM asks for it."""
+    """(category, type to add up in, type of the result), in TVM's format."""
     return [mixed.MIXED_PRECISION_ALWAYS, "float32", precision]
 
 
 @contextmanager
 def _sums_in_float32() -> Iterator[None]:
-    """TVM's lists let sums be float16 too; there is one table for all of a process, so it is changed for a while."""
+    """Changes TVM's table, which lets sums be float16 too.  There is one for the process, so it is put back."""
     before = {name: tvm.ir.Op.get(name).get_attr(CONVERSION) for name in mixed.DEFAULT_ALWAYS_LIST}
     try:
         for name in before:

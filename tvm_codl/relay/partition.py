@@ -16,7 +16,7 @@ from tvm_codl.relay.regions import Region, Schedule, Source, schedule, source_sh
 
 PROCESSOR, OPERATORS = "codl.processor", "codl.operators"
 
-#: A task, a tensor that it makes, and what of its result is meant (None: all of it).
+#: A task, a tensor that it makes, and the part of its result (None: all of it).
 _Result = tuple[int, int, Need]
 
 
@@ -87,20 +87,20 @@ class _Writer:
         return (makers[0], False) if len(makers) == 1 else (None, bool(makers))
 
     def _shares(self, tensor: int) -> list[_Result]:
-        """What the tasks that make a tensor give to what they join to."""
+        """The parts of a tensor, from the tasks that make it."""
         makers = self.plan.makers.get(tensor, ())
         return [(maker, tensor, self.plan.tasks[maker].share) for maker in makers]
 
     def _read_outside(self) -> set[_Result]:
         """Results that another region or the network's end reads."""
-        found = {share for tensor in self.graph.outputs for share in self._shares(tensor)}
+        results = {share for tensor in self.graph.outputs for share in self._shares(tensor)}
         for task in self.plan.tasks:
             for feed in task.feeds:
                 alone: list[_Result] = [] if feed.task is None else [(feed.task, feed.tensor, None)]
                 for result in self._shares(feed.tensor) if feed.joined else alone:
                     if self.region_of[result[0]] != self.region_of[task.id]:
-                        found.add(result)
-        return found
+                        results.add(result)
+        return results
 
     def _region(self, index: int, region: Region, outside: set[_Result]) -> None:
         params: dict[Source, relay.Var] = {}
@@ -124,7 +124,7 @@ class _Writer:
             results = piece_body(task.piece, [feed(source) for source in task.feeds], self.slices)
             for tensor, result in zip(task.piece.operator.outputs, results, strict=True):
                 inside[id, tensor] = result
-        # A piece that overlaps the other may be read as it is, in part where it is joined, and both.
+        # Where pieces overlap, one may be read whole, as its share of the join, or both.
         given = [
             (id, tensor, part)
             for id, tensor in inside
@@ -156,7 +156,7 @@ class _Writer:
         )
 
     def _in_main(self, source: Source) -> relay.Expr:
-        """The expression in ``@main`` for what a source is."""
+        """The expression in ``@main`` for a source."""
         key = (source.tensor, source.task, source.part)
         if key in self.parts:
             return self.parts[key]

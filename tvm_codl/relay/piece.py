@@ -12,9 +12,10 @@ from tvm_codl.graph.opgraph import Node, Ref
 from tvm_codl.graph.slab import Need
 from tvm_codl.graph.split import Piece
 from tvm_codl.relay.attributes import from_plain
+from tvm_codl.relay.calls import as_constant
 from tvm_codl.relay.extract import TUPLE, TUPLE_GET_ITEM
 
-# What Relay passes as one tuple, an OpGraph node has as separate arguments.
+# Relay passes one tuple, an OpGraph node has separate arguments.
 _TAKES_TUPLE = ("concatenate", "stack", "einsum", "meshgrid")
 
 
@@ -30,8 +31,7 @@ class WeightSlices:
             value = self.weights[key]
             if part is not None:
                 value = value[(slice(None),) * part.axis + (slice(part.lo, part.hi),)]
-            # The type is named, or Relay takes 64-bit integers for 32-bit ones.
-            self.made[key, part] = relay.const(np.ascontiguousarray(value).reshape(value.shape), str(value.dtype))
+            self.made[key, part] = as_constant(np.ascontiguousarray(value).reshape(value.shape))
         return self.made[key, part]
 
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import tvm
 
-from tvm_codl.frontend.model import LoadedModel
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.graph.split import Axis, axes
-from tvm_codl.relay.extract import extract
+from tvm_codl.graph.split import Axis
+from tvm_codl.relay.model import LoadedModel
 
 
 @dataclass(frozen=True)
@@ -27,9 +26,3 @@ class Prepared:
     @property
     def name(self) -> str:
         return self.model.name
-
-
-def prepare(model: LoadedModel) -> Prepared:
-    """Simplifies the network and finds its operators."""
-    graph, weights, module = extract(model.module)
-    return Prepared(model, graph, weights, module, {o.id: axes(o, graph) for o in graph.operators})

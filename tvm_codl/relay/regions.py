@@ -1,4 +1,4 @@
-"""Which pieces run where, what each reads, and which of them form one region.
+"""The schedule of a plan: tasks on processors, the sources of their inputs, and their regions.
 
 A :class:`Task` is an operator, or one of its two pieces, on a processor.  A processor runs its tasks in the
 operators' order.  A region is a run of them between two points at which the processors wait for each other: it begins
@@ -33,9 +33,9 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """An operator or a piece of one; ``feeds`` is where its inputs come from, ``needs`` which tasks make them.
+    """An operator or a piece of one; ``feeds`` are the sources of its inputs, ``needs`` the tasks that make them.
 
-    ``share`` is what of its result is joined with the other piece's, None for all of it: pieces may overlap.
+    ``share`` is the part of its result that is joined with the other piece's, None for all of it: pieces may overlap.
     """
 
     id: int
@@ -104,7 +104,7 @@ def _source(
     made_by = makers.get(tensor, ())
     if len(made_by) == 1:
         return Source(tensor, need, made_by[0])
-    # Where pieces overlap both may hold it: a processor reads what it made itself.
+    # Where pieces overlap both may hold it: a processor prefers its own.
     for id in sorted(made_by, key=lambda id: tasks[id].processor != processor):
         output = tasks[id].piece.output
         if need is not None and output is not None and need.inside(output):
@@ -120,7 +120,7 @@ def _makers_of(source: Source, makers: dict[int, tuple[int, ...]]) -> tuple[int,
 
 
 def _regions(tasks: list[Task]) -> list[Region]:
-    found: list[Region] = []
+    regions: list[Region] = []
     for mine in ("cpu", "gpu"):
         starts = _wait_points(tasks, mine)
         other: Processor = "gpu" if mine == "cpu" else "cpu"
@@ -130,13 +130,13 @@ def _regions(tasks: list[Task]) -> list[Region]:
             if task.processor != mine:
                 continue
             if run and (task.id in starts or run[-1] in ends):
-                found.append(Region(mine, tuple(run)))
+                regions.append(Region(mine, tuple(run)))
                 run = []
             run.append(task.id)
         if run:
-            found.append(Region(mine, tuple(run)))
+            regions.append(Region(mine, tuple(run)))
     # A region waits only for regions whose last operator is before its first one: this order can run.
-    return sorted(found, key=lambda region: region.tasks[0])
+    return sorted(regions, key=lambda region: region.tasks[0])
 
 
 def _wait_points(tasks: list[Task], processor: str) -> dict[int, int]:

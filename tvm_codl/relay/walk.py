@@ -1,18 +1,25 @@
-"""Walking and rewriting a Relay graph without recursion, which deep networks would exhaust."""
+"""Walking and rewriting a Relay graph without recursion.
+
+Relay's own Python mutators recurse once for each operator on the longest path: beyond Python's limit for deep networks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+import tvm
 from tvm import relay
 
 from tvm_codl.errors import UserError
+
+#: An expression and its rewritten children → what replaces it; None: it stays, on its rewritten children.
+Rule = Callable[[relay.Expr, Sequence[relay.Expr]], "relay.Expr | None"]
 
 
 def in_order(root: relay.Expr) -> Iterator[relay.Expr]:
     """The expressions below ``root``, arguments first, without entering functions.
 
-    Raises UserError for an expression that is no part of a plain graph of tensors (control flow).
+    Raises UserError for control flow.
     """
     done: set[relay.Expr] = set()
     stack = [(root, False)]
@@ -41,26 +48,25 @@ def children(expr: relay.Expr) -> list[relay.Expr]:
     )
 
 
-def rewrite(root: relay.Expr, rule: Callable[[relay.Expr, Sequence[relay.Expr]], relay.Expr | None]) -> relay.Expr:
-    """``root`` with each expression replaced by what ``rule`` makes of it and of its rewritten children.
-
-    Where the rule returns None, the expression stays, on its rewritten children.
-    """
-    made: dict[relay.Expr, relay.Expr] = {}
-    for expr in in_order(root):
-        old = children(expr)
-        new = [made[child] for child in old]
-        replaced = rule(expr, new)
-        if replaced is None:
-            same = all(a.same_as(b) for a, b in zip(old, new, strict=True))
-            replaced = expr if same else _with_children(expr, new)
-        made[expr] = replaced
-    return made[root]
-
-
-def _with_children(expr: relay.Expr, new: list[relay.Expr]) -> relay.Expr:
+def with_children(expr: relay.Expr, new: Sequence[relay.Expr]) -> relay.Expr:
+    """``expr`` on other children; itself where they are the same."""
+    if all(a.same_as(b) for a, b in zip(children(expr), new, strict=True)):
+        return expr
     if isinstance(expr, relay.Call):
-        return relay.Call(expr.op, new, expr.attrs, expr.type_args, expr.span)
+        return relay.Call(expr.op, list(new), expr.attrs, expr.type_args, expr.span)
     if isinstance(expr, relay.Tuple):
-        return relay.Tuple(new, expr.span)
+        return relay.Tuple(list(new), expr.span)
     return relay.TupleGetItem(new[0], expr.index, expr.span)
+
+
+def rewrite(module: tvm.IRModule, rule: Rule) -> tvm.IRModule:
+    """``module``, with types inferred and each expression of ``@main`` replaced by ``rule``."""
+    main = module["main"]
+    made: dict[relay.Expr, relay.Expr] = {}
+    for expr in in_order(main.body):
+        new = [made[child] for child in children(expr)]
+        replaced = rule(expr, new)
+        made[expr] = with_children(expr, new) if replaced is None else replaced
+    result = tvm.IRModule(dict(module.functions_items()), module.type_definitions)
+    result["main"] = relay.Function(main.params, made[main.body], None, main.type_params, main.attrs)
+    return relay.transform.InferType()(result)

@@ -1,20 +1,18 @@
-"""Evaluation: predictions next to the baselines, as a table and as a picture (SVG that stands alone)."""
+"""Evaluation: predictions next to the baselines, as a table and as a picture (a standalone SVG)."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from html import escape
+from collections.abc import Iterable, Sequence
 
+import altair as alt
 import numpy as np
+import vl_convert
 from rich.table import Table
 
-from tvm_codl.cost.evaluation import Result, Scatter
-from tvm_codl.cost.phone_few import FewShot
+from tvm_codl.cost.evaluation.metrics import Result, Scatter
 
-_PANEL, _GAP, _LEFT, _TOP, _FOOT = 300, 70, 60, 50, 60
-_COLOURS = ("#1b6ca8", "#d1495b", "#5b8c5a", "#edae49", "#7d5ba6", "#666666")
-_ERRORS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
+_SIZE = 300
+_LARGEST_ERROR = 0.5
 
 
 def table(results: Iterable[Result], title: str = "") -> Table:
@@ -36,111 +34,49 @@ def table(results: Iterable[Result], title: str = "") -> Table:
     return made
 
 
-def few_table(shots: Iterable[FewShot], title: str = "") -> Table:
-    """One row a phone and learner: what a few samples teach alone, and with the other phones' measurements."""
-    made = Table(title=title or None, title_justify="left")
-    for heading in ("device", "learner"):
-        made.add_column(heading, no_wrap=True)
-    for heading in ("samples", "±10 % alone", "median", "±10 % with others'", "median", "ratio of medians"):
-        made.add_column(heading, justify="right", no_wrap=True)
-    for shot in shots:
-        figures = [
-            _percent(share) for one in (shot.alone, shot.with_others) for share in (one.within_10, one.median_error)
-        ]
-        made.add_row(shot.device, shot.learner, str(shot.samples), *figures, f"{shot.ratio:.2f}")
-    return made
-
-
 def picture(scatters: Sequence[Scatter], title: str = "") -> str:
     """An SVG: for each scatter, above, predicted against measured times with a band of 10 %, for the first learner;
     below, the share of operators with at most a given error, for each learner."""
-    width = _LEFT + max(len(scatters), 1) * (_PANEL + _GAP)
-    height = _TOP + 2 * (_PANEL + _GAP) + _FOOT - _GAP
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        _text(_LEFT, 20, title, size=15),
-    ]
-    for at, scatter in enumerate(scatters):
-        left = _LEFT + at * (_PANEL + _GAP)
-        parts += _times(scatter, left, _TOP)
-        parts += _errors(scatter, left, _TOP + _PANEL + _GAP)
-    return "\n".join([*parts, "</svg>", ""])
+    above, below = alt.hconcat(*map(_times, scatters)), alt.hconcat(*map(_errors, scatters))
+    chart = alt.vconcat(above, below, title=title, background="white").resolve_scale(color="independent")
+    svg: str = vl_convert.vegalite_to_svg(chart.to_dict())
+    return svg
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _times(scatter: Scatter, left: float, top: float) -> list[str]:
+def _times(scatter: Scatter) -> alt.LayerChart:
     learner, predicted = next(iter(scatter.predicted_ms.items()))
     both = [*scatter.measured_ms, *predicted]
-    low, high = math.floor(math.log10(min(both))), math.ceil(math.log10(max(both)))
-    span = max(high - low, 1)
+    ends = [0.9 * min(both), 1.1 * max(both)]
+    scale = alt.Scale(type="log", domain=ends)
+    x = alt.X("measured:Q", scale=scale, title="measured ms")
+    band = [{"measured": ms, "low": 0.9 * ms, "high": 1.1 * ms} for ms in ends]
+    points = [{"measured": a, "predicted": b} for a, b in zip(scatter.measured_ms, predicted, strict=True)]
+    inside = (
+        alt.Chart(alt.Data(values=band))
+        .mark_area(clip=True, opacity=0.3)
+        .encode(x, alt.Y("low:Q", scale=scale, title="predicted ms"), alt.Y2("high"))
+    )
+    dots = alt.Chart(alt.Data(values=points)).mark_circle(size=12, opacity=0.5, aria=False)
+    made: alt.LayerChart = (inside + dots.encode(x, alt.Y("predicted:Q"))).properties(
+        title=f"{scatter.device}: {learner}, {len(predicted)} held out", width=_SIZE, height=_SIZE
+    )
+    return made
 
-    def x(ms: float) -> float:
-        return left + _PANEL * min(max((math.log10(ms) - low) / span, 0.0), 1.0)
 
-    def y(ms: float) -> float:
-        return top + _PANEL * (1.0 - min(max((math.log10(ms) - low) / span, 0.0), 1.0))
-
-    first, last = 10.0**low, 10.0 ** (low + span)
-    below, above = ((first / 0.9, first), (last, 0.9 * last)), ((last / 1.1, last), (first, 1.1 * first))
-    corners = ((first, first), *below, (last, last), *above)
-    band = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in corners)
-    parts = [
-        _text(left, top - 10, f"{scatter.device}: {learner}, {len(predicted)} held out", size=13),
-        f'<polygon points="{band}" fill="#cfe3f1"/>',
-        *_frame(left, top),
+def _errors(scatter: Scatter) -> alt.LayerChart:
+    measured, count = np.array(scatter.measured_ms), len(scatter.measured_ms)
+    rows = [
+        {"learner": learner, "error": error, "share": rank / count}
+        for learner, predicted in scatter.predicted_ms.items()
+        for rank, error in enumerate(np.sort(np.abs(np.array(predicted) / measured - 1.0)).tolist(), 1)
     ]
-    for exponent in range(low, low + span + 1):
-        ms = 10.0**exponent
-        parts += [_text(x(ms), top + _PANEL + 16, f"{ms:g}", anchor="middle")]
-        parts += [_text(left - 6, y(ms) + 4, f"{ms:g}", anchor="end")]
-    parts.append(_text(left + _PANEL / 2, top + _PANEL + 34, "measured ms (predicted ms upwards)", anchor="middle"))
-    parts += [
-        f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="2" fill="{_COLOURS[0]}" fill-opacity="0.5"/>'
-        for a, b in zip(scatter.measured_ms, predicted, strict=True)
-    ]
-    return parts
-
-
-def _errors(scatter: Scatter, left: float, top: float) -> list[str]:
-    most = _ERRORS[-1]
-
-    def x(error: float) -> float:
-        return left + _PANEL * min(error / most, 1.0)
-
-    parts = _frame(left, top)
-    for error in _ERRORS:
-        parts.append(_text(x(error), top + _PANEL + 16, f"{100 * error:g} %", anchor="middle"))
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        parts.append(_text(left - 6, top + _PANEL * (1 - share) + 4, f"{100 * share:g} %", anchor="end"))
-    grey = 'stroke="#bbbbbb" stroke-dasharray="4 3"'
-    parts.append(f'<line x1="{x(0.1):.1f}" y1="{top}" x2="{x(0.1):.1f}" y2="{top + _PANEL}" {grey}/>')
-    parts.append(_text(left + _PANEL / 2, top + _PANEL + 34, "error at most (share upwards)", anchor="middle"))
-    measured = np.array(scatter.measured_ms)
-    for at, (learner, predicted) in enumerate(scatter.predicted_ms.items()):
-        colour = _COLOURS[at % len(_COLOURS)]
-        errors = np.sort(np.abs(np.array(predicted) / measured - 1.0))
-        parts.append(_line(errors.tolist(), x, top, colour))
-        parts.append(_text(left + _PANEL - 8, top + _PANEL - 12 - 16 * at, learner, anchor="end", colour=colour))
-    return parts
-
-
-def _line(errors: list[float], x: Callable[[float], float], top: float, colour: str) -> str:
-    points = [f"{x(0.0):.1f},{top + _PANEL:.1f}"]
-    for rank, value in enumerate(errors, 1):
-        if value <= _ERRORS[-1]:
-            points.append(f"{x(value):.1f},{top + _PANEL * (1 - rank / len(errors)):.1f}")
-    return f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" stroke-width="1.6"/>'
-
-
-def _frame(left: float, top: float) -> list[str]:
-    return [f'<rect x="{left}" y="{top}" width="{_PANEL}" height="{_PANEL}" fill="none" stroke="#888888"/>']
-
-
-def _text(x: float, y: float, words: str, *, anchor: str = "start", size: int = 12, colour: str = "#222222") -> str:
-    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" fill="{colour}"'
-    return f"<text {place}>{escape(words)}</text>"
+    x = alt.X("error:Q", title="error at most", axis=alt.Axis(format="%")).scale(domain=[0, _LARGEST_ERROR])
+    y = alt.Y("share:Q", title="share of operators", axis=alt.Axis(format="%")).scale(domain=[0, 1])
+    lines = alt.Chart(alt.Data(values=rows)).mark_line(clip=True, interpolate="step-after")
+    limit = alt.Chart(alt.Data(values=[{"error": 0.1}])).mark_rule(strokeDash=[4, 3], color="grey").encode(x)
+    made: alt.LayerChart = limit + lines.encode(x, y, alt.Color("learner:N", sort=list(scatter.predicted_ms)))
+    return made.properties(width=_SIZE, height=_SIZE)

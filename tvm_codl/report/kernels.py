@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-
-class Tuned(Protocol):
-    """One kernel: ms of its estimated configuration and of the best one, measured in turn."""
-
-    @property
-    def processor(self) -> str: ...
-    @property
-    def task(self) -> str: ...
-    @property
-    def estimate_ms(self) -> float: ...
-    @property
-    def best_ms(self) -> float: ...
-    @property
-    def gflops(self) -> float: ...
-    @property
-    def trials(self) -> int: ...
-    @property
-    def new(self) -> int: ...
+if TYPE_CHECKING:
+    from tvm_codl.kernels.tuner.tune import Tuned
 
 
 def tuned_table(tuned: Sequence[Tuned]) -> Table:
@@ -32,9 +16,7 @@ def tuned_table(tuned: Sequence[Tuned]) -> Table:
     table = Table()
     for heading in ("", "kernel", "estimate ms", "best ms", "gain", "GFLOP/s", "trials", "new"):
         table.add_column(heading, justify="left" if heading in ("", "kernel") else "right", no_wrap=True)
-    for one in tuned:
-        table.add_row(
-            one.processor, one.task, f"{one.estimate_ms:.3f}", f"{one.best_ms:.3f}",
-            f"{one.estimate_ms / one.best_ms:.2f}x", f"{one.gflops:.1f}", str(one.trials), str(one.new),
-        )  # fmt: skip
+    for k in tuned:
+        times = f"{k.estimate_ms:.3f}", f"{k.best_ms:.3f}", f"{k.estimate_ms / k.best_ms:.2f}x", f"{k.gflops:.1f}"
+        table.add_row(k.processor, k.task, *times, str(k.trials), str(k.new))
     return table

@@ -1,4 +1,4 @@
-"""Ranking: models in order of their predicted latency, what the phone measured of the best, and whether the two agree."""
+"""Ranking: models in order of predicted latency, the measured latency of the best few, and whether the orders agree."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tvm_codl.report.statistics import Statistics
 
 
 class Predicted(msgspec.Struct, frozen=True):
-    """Milliseconds; ``sigma_ms`` is the standard error of co-execution's, operators taken as independent of each other.
+    """Milliseconds; ``sigma_ms`` is the standard error of ``coexec_ms``, for independent operators.
 
-    ``known`` is the share of the whole-operator time (0 to 1) that rests on a measurement of that very operator.
+    ``known`` is the share (0 to 1) of the whole-operator time whose operators were measured themselves.
     """
 
     model: str
@@ -26,7 +26,7 @@ class Predicted(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """One model on the phone under its own plan; ``predicted_ms`` is what that plan, made of more records, promised."""
+    """One model on the phone under its own plan; ``predicted_ms`` is that plan's own prediction, from more records."""
 
     model: str
     latency_ms: Statistics
@@ -35,11 +35,10 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 class Agreement(msgspec.Struct, frozen=True):
-    """How the order by prediction and the order by measurement agree over the ``n`` models that were measured.
+    """Agreement of the predicted and the measured order of the ``n`` measured models.
 
-    ``kendall`` is tau-b, ``spearman`` rho; none for fewer than two models, or if all take the same time.  ``kendall_p`` is the chance of such a tau
-    where the orders have nothing to do with each other.  ``regret`` is how much slower the best by prediction is than
-    the best measured (0.1: a tenth).
+    ``kendall`` is tau-b with p-value ``kendall_p``, ``spearman`` rho; None for fewer than two models, or if all take the
+    same time.  ``regret`` is how much slower the best by prediction is than the best measured (0.1: a tenth).
     """
 
     n: int
@@ -56,10 +55,10 @@ class Agreement(msgspec.Struct, frozen=True):
 
 
 class Ranking(msgspec.Struct, frozen=True):
-    """``predicted`` holds all models, the fastest first; ``measured`` the best few of them, the fastest first.
+    """``predicted`` holds all models, ``measured`` the best few of them; the fastest first.
 
-    ``records`` counts the measurements that the prediction rests on, ``seeded`` those of them made for it because the
-    store knew nothing of the device.
+    ``records`` counts the measurements behind the prediction, ``seeded`` those of them that were made for it because the
+    store had none of the device.
     """
 
     device: str
@@ -93,36 +92,31 @@ def ranking_table(ranking: Ranking) -> Table:
     """A rich table in the order of prediction; a star marks the fastest that was measured."""
     table = Table(title=ranking.device, title_justify="left")
     for heading in ("", "model", "predicted ms", "±", "CPU", "GPU", "known", "measured ms", "p10", "p90", "rank"):
-        table.add_column(heading, justify="left" if heading in ("model",) else "right", no_wrap=True)
-    found = {m.model: (place, m) for place, m in enumerate(ranking.measured, 1)}
+        table.add_column(heading, justify="left" if heading == "model" else "right", no_wrap=True)
+    measured = {m.model: (rank, m.latency_ms) for rank, m in enumerate(ranking.measured, 1)}
     for place, model in enumerate(ranking.predicted, 1):
-        row = [str(place), model.model]
-        row += [f"{ms:.2f}" for ms in (model.coexec_ms, model.sigma_ms, model.cpu_ms, model.gpu_ms)]
-        row.append(f"{model.known:.0%}")
-        if model.model in found:
-            rank, times = found[model.model][0], found[model.model][1].latency_ms
-            row += [
-                f"{times.median:.2f}",
-                f"{times.p10:.2f}",
-                f"{times.p90:.2f}",
-                f"{rank} *" if rank == 1 else str(rank),
-            ]
-        table.add_row(*row, style="bold green" if row[-1].endswith("*") else None)
+        rank, times = measured.get(model.model, (0, None))
+        numbers = [model.coexec_ms, model.sigma_ms, model.cpu_ms, model.gpu_ms]
+        row = [str(place), model.model, *(f"{ms:.2f}" for ms in numbers), f"{model.known:.0%}"]
+        if times is not None:
+            row += [f"{ms:.2f}" for ms in (times.median, times.p10, times.p90)]
+            row.append(f"{rank} *" if rank == 1 else str(rank))
+        table.add_row(*row, style="bold green" if rank == 1 else None)
     return table
 
 
-def agreement_words(found: Agreement) -> str:
+def agreement_words(agreement: Agreement) -> str:
     """One or two sentences for a person."""
-    if found.kendall is None:
-        orders = f"{found.n} model{'s' if found.n > 1 else ''} measured: there is no order to compare."
+    if agreement.kendall is None:
+        orders = f"{agreement.n} model{'s' if agreement.n > 1 else ''} measured: there is no order to compare."
     else:
-        orders = f"The two orders agree with Kendall's tau {found.kendall:+.2f} (p {found.kendall_p:.2g})"
-        orders += f", Spearman's rho {found.spearman:+.2f}, over {found.n} models."
-    if found.same_best:
-        return f"{orders} The best by prediction, {found.best_predicted}, is the best measured."
+        orders = f"The two orders agree with Kendall's tau {agreement.kendall:+.2f} (p {agreement.kendall_p:.2g})"
+        orders += f", Spearman's rho {agreement.spearman:+.2f}, over {agreement.n} models."
+    if agreement.same_best:
+        return f"{orders} The best by prediction, {agreement.best_predicted}, is the best measured."
     return (
-        f"{orders} The best by prediction, {found.best_predicted}, measured {found.regret:.1%} slower than "
-        f"the best measured, {found.best_measured}."
+        f"{orders} The best by prediction, {agreement.best_predicted}, measured {agreement.regret:.1%} slower than "
+        f"the best measured, {agreement.best_measured}."
     )
 
 

@@ -20,14 +20,20 @@ class Comparison(msgspec.Struct, frozen=True):
     ideal_ms: float
 
     @property
+    def medians(self) -> dict[str, float]:
+        """By ``cpu``, ``gpu`` and ``coexec``, of those that run the model."""
+        rows = {"cpu": self.cpu, "gpu": self.gpu, "coexec": self.coexec}
+        return {name: times.median for name, times in rows.items() if times is not None}
+
+    @property
     def best_single(self) -> str | None:
         """``cpu`` or ``gpu``; None where neither runs the whole model."""
-        alone = {on: times.median for on, times in (("cpu", self.cpu), ("gpu", self.gpu)) if times is not None}
-        return min(alone, key=alone.__getitem__, default=None)
+        return min((on for on in ("cpu", "gpu") if on in self.medians), key=self.medians.__getitem__, default=None)
 
     @property
     def best_single_ms(self) -> float | None:
-        return min((times.median for times in (self.cpu, self.gpu) if times is not None), default=None)
+        best = self.best_single
+        return None if best is None else self.medians[best]
 
     @property
     def speedup(self) -> float | None:
@@ -42,9 +48,8 @@ class Comparison(msgspec.Struct, frozen=True):
 
     @property
     def winner(self) -> str:
-        rows = {"CPU only": self.cpu, "GPU only": self.gpu, "co-execution": self.coexec}
-        medians = {name: times.median for name, times in rows.items() if times is not None}
-        return min(medians, key=medians.__getitem__)
+        """One of :attr:`medians`."""
+        return min(self.medians, key=self.medians.__getitem__)
 
 
 def comparison_table(comparison: Comparison) -> Table:
@@ -52,12 +57,12 @@ def comparison_table(comparison: Comparison) -> Table:
     table = Table(title=comparison.model, title_justify="left")
     for heading in ("", "median ms", "p10", "p90", "n", "vs best single"):
         table.add_column(heading, justify="left" if not heading else "right", no_wrap=True)
-    rows = (("CPU only", comparison.cpu), ("GPU only", comparison.gpu), ("co-execution", comparison.coexec))
-    for name, times in rows:
+    for key, name in {"cpu": "CPU only", "gpu": "GPU only", "coexec": "co-execution"}.items():
+        times = getattr(comparison, key)
         if times is None:
             table.add_row(name, "does not run", style="dim")
             continue
-        wins = name == comparison.winner
+        wins = key == comparison.winner
         table.add_row(
             f"{name} *" if wins else name,
             *(f"{value:.3f}" for value in (times.median, times.p10, times.p90)),

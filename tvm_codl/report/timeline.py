@@ -1,4 +1,4 @@
-"""Timeline: what both processors did in one run, and how much of it at the same time."""
+"""Timeline: the events of one run on both processors, and how much they overlap."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Interval = tuple[float, float]
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One kernel, wait, share, or switch of plans; microseconds on one clock.  ``region`` is the function that it belongs to.
+    """One kernel, wait, share, or switch of plans, of the function ``region``; microseconds on one clock.
 
-    A switch stands at the start of the run and has no length; it happened before.
+    A switch happens before the run: it stands at its start and has no length.
     """
 
     name: str
@@ -44,7 +44,7 @@ def read_events(timeline: bytes | str | Sequence[object]) -> tuple[Event, ...]:
     return tuple(sorted(events, key=lambda event: (event.start_us, event.end_us, event.processor, event.name)))
 
 
-def busy(events: Iterable[Event], processor: str) -> list[Interval]:
+def busy_intervals(events: Iterable[Event], processor: str) -> list[Interval]:
     """Disjoint intervals, in order, in which ``processor`` ran at least one kernel; waits do not count."""
     times = sorted((e.start_us, e.end_us) for e in events if e.processor == processor and e.kind == "kernel")
     union: list[Interval] = []
@@ -61,7 +61,7 @@ def overlap(events: Sequence[Event]) -> float:
     if not events:
         return 0.0
     span = max(e.end_us for e in events) - min(e.start_us for e in events)
-    return _common(busy(events, "cpu"), busy(events, "gpu")) / span if span > 0 else 0.0
+    return _common(busy_intervals(events, "cpu"), busy_intervals(events, "gpu")) / span if span > 0 else 0.0
 
 
 def _common(a: Sequence[Interval], b: Sequence[Interval]) -> float:

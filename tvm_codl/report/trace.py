@@ -32,25 +32,20 @@ def trace_bytes(events: Sequence[Event], title: str = "tvm_codl") -> bytes:
     process.process.pid = 1
     process.process.process_name = title
     process.child_ordering = TrackDescriptor.ChildTracksOrdering.EXPLICIT
-    for rank, (uuid, name) in enumerate(_TRACKS.values()):
+    switches = [_SWITCHES] if any(event.kind == "switch" for event in events) else []
+    for rank, (uuid, name) in enumerate([*_TRACKS.values(), *switches]):
         track = trace.add_packet().track_descriptor
         track.uuid, track.parent_uuid, track.name, track.sibling_order_rank = uuid, _PROCESS, name, rank
-    switches = [event for event in events if event.kind == "switch"]
-    if switches:
-        track = trace.add_packet().track_descriptor
-        track.uuid, track.name = _SWITCHES
-        track.parent_uuid, track.sibling_order_rank = _PROCESS, len(_TRACKS)
     origin = min((event.start_us for event in events), default=0.0)
-    first = True
-    for at_ns, _, event, begins in sorted(_edges(events, origin), key=lambda edge: edge[:2]):
+    edges = sorted(_edges(events, origin), key=lambda edge: edge[:2])
+    for number, (at_ns, _, event, begins) in enumerate(edges):
         packet = trace.add_packet()
         packet.timestamp = at_ns
         packet.trusted_packet_sequence_id = _SEQUENCE
-        if first:
-            # Perfetto drops the events of a sequence that does not say that its state starts here.
+        if number == 0:
+            # Perfetto drops the events of a sequence whose state has no declared start.
             packet.sequence_flags = TracePacket.SequenceFlags.SEQ_INCREMENTAL_STATE_CLEARED
             packet.first_packet_on_sequence = True
-            first = False
         packet.track_event.track_uuid = _track(event)
         if not begins:
             packet.track_event.type = TrackEvent.TYPE_SLICE_END
@@ -76,9 +71,8 @@ def _edges(events: Sequence[Event], origin: float) -> list[tuple[int, tuple[int,
         start = round((event.start_us - origin) * 1000)
         end = max(round((event.end_us - origin) * 1000), start + 1)
         edges.append((start, (1, -end, index), event, True))
-        if event.kind == "switch":
-            continue
-        edges.append((end, (0, -start, -index), event, False))
+        if event.kind != "switch":
+            edges.append((end, (0, -start, -index), event, False))
     return edges
 
 

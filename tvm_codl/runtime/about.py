@@ -1,4 +1,4 @@
-"""What a built library says of itself, and the memory that it takes."""
+"""A built library's description of itself, and its memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RegionInfo(msgspec.Struct, frozen=True):
 
 
 class PlanInfo(msgspec.Struct, frozen=True):
-    """One of several plans: ``state`` is what of the phone it is for (calm, cpu busy, gpu throttled), ``plan`` its JSON."""
+    """One of several plans: ``state`` is the phone's state that it is for (calm, cpu busy, gpu throttled), ``plan`` its JSON."""
 
     name: str
     state: str
@@ -39,9 +39,9 @@ class PlanInfo(msgspec.Struct, frozen=True):
 
 
 class About(msgspec.Struct, frozen=True):
-    """What a library says of itself; ``plan`` is the plan's JSON, ``build`` names versions and targets.
+    """A library's description; ``plan`` is the plan's JSON, ``build`` has versions and targets.
 
-    A library that adapts itself names all its ``plans``; its own fields are then those of the first.
+    An adaptive library lists all its ``plans``; the other fields are then those of the first.
     """
 
     inputs: tuple[PortInfo, ...]
@@ -53,8 +53,8 @@ class About(msgspec.Struct, frozen=True):
 
 
 class MemoryBytes(msgspec.Struct, frozen=True):
-    """Bytes that a library takes to run: its ``weights``; its ``tensors``, those inside of regions among them; and the
-    ``scratch`` that kernels ask for beside these, which only a device can say.  0 before a library is loaded there."""
+    """Bytes that a library needs to run: ``weights``, ``tensors`` (also those inside regions), and the ``scratch`` that
+    kernels allocate; only the device knows the latter, 0 before the library is loaded."""
 
     weights: int
     tensors: int

@@ -13,14 +13,14 @@ import tvm
 from tvm_codl.errors import DeviceError, UserError
 from tvm_codl.records.settings import DEFAULT, Settings
 from tvm_codl.runtime.about import About, MemoryBytes, PortInfo
+from tvm_codl.runtime.error_text import last_line
 
-#: Bytes of a network of which no phone's caches keep anything between two runs.
+#: Bytes of a network that leaves nothing in any phone's caches between two runs.
 LARGE_NETWORK = 64 << 20
 
 
 class Switch(msgspec.Struct, frozen=True, rename={"left": "from", "taken": "to"}):
-    """A change of plan after ``run`` runs: the numbers of the plan that was left and of the one that was taken, why, and
-    what each took, in ms."""
+    """A change of plan after ``run`` runs: from plan number ``left`` to ``taken``, why, and the time of each, in ms."""
 
     run: int
     left: int
@@ -31,8 +31,8 @@ class Switch(msgspec.Struct, frozen=True, rename={"left": "from", "taken": "to"}
 
 
 class Adaptation(msgspec.Struct, frozen=True):
-    """``plan`` is the number of the next run's plan, ``trials`` how often others were tried, ``calm_ms`` the time of the
-    first one when the phone is calm (0 before it is known), ``switches`` the last 64 changes."""
+    """``plan`` is the number of the next run's plan, ``trials`` the number of tries of other plans, ``calm_ms`` the first
+    plan's time on a calm phone (0: unknown yet), ``switches`` the last 64 changes."""
 
     plan: int
     runs: int
@@ -42,7 +42,7 @@ class Adaptation(msgspec.Struct, frozen=True):
 
 
 class CoModule:
-    """A library made ready on a device.
+    """A library loaded on a device.
 
     ``module`` is the loaded library (``tvm.runtime.load_module`` here, ``remote.load_module`` over RPC) and ``cpu``
     that side's CPU device.  ``sharing`` is auto, svm, mapped or copied.
@@ -56,22 +56,22 @@ class CoModule:
         except (AttributeError, tvm.error.TVMError, msgspec.DecodeError) as error:
             raise UserError(
                 "this library was not built by tvm_codl, or by another version of it",
-                _last_line(error),
+                last_line(error),
                 "tvm-codl build MODEL -o model.so",
             ) from error
         try:
             self._executor = module["create"](device_id, sharing)
         except tvm.error.TVMError as error:
-            raise DeviceError("the device cannot run this library", _last_line(error), "tvm-codl doctor") from error
+            raise DeviceError("the device cannot run this library", last_line(error), "tvm-codl doctor") from error
         self._library, self._cpu = module, cpu
         self.settings = DEFAULT
         self.apply(settings)
 
     def apply(self, settings: Settings) -> None:
-        """From the next run on the co-executor does what ``settings`` say of queue and CPU; a plan's own are applied at
-        the start.  The GPU's type and memory are the library's and stay.
+        """Changes queue and CPU settings from the next run on; the plan's own apply at the start.  The library fixes the
+        GPU's type and memory.
 
-        Raises :class:`DeviceError` for cores that the device has not, and for more threads than its server allows.
+        Raises :class:`DeviceError` for cores that the device lacks, and for more threads than its server allows.
         """
         if settings == self.settings:
             return
@@ -80,13 +80,13 @@ class CoModule:
             self._executor["flush_every"](settings.flush_every)
         except tvm.error.TVMError as error:
             raise DeviceError(
-                f"the device cannot run with {settings.words()}", _last_line(error), "tvm-codl plan MODEL"
+                f"the device cannot run with {settings.words()}", last_line(error), "tvm-codl plan MODEL"
             ) from error
         self.settings = settings
 
     @property
     def cpu_cores(self) -> list[list[int]]:
-        """The cores on which the thread that runs may be during a run, and those of each of the threads that help it."""
+        """The allowed cores of the main thread during a run, and of each worker thread."""
         return list(json.loads(self._executor["cpu_cores"]()))
 
     @property
@@ -118,8 +118,11 @@ class CoModule:
 
     def get_outputs(self) -> list[np.ndarray]:
         """The last run's outputs, in the model's order and layout."""
+        # Plans may store an output with its axes in different orders.
+        plans = self.about.plans
+        ports = plans[int(self._executor["ran"]())].outputs if plans else self.outputs
         results = []
-        for index, port in enumerate(self._ran_outputs()):
+        for index, port in enumerate(ports):
             order = port.order or tuple(range(len(port.shape)))
             stored = tvm.nd.empty(tuple(port.shape[a] for a in order), port.dtype, device=self._cpu)
             self._executor["get_output"](index, stored)
@@ -130,12 +133,8 @@ class CoModule:
             results.append(np.ascontiguousarray(value))
         return results
 
-    def _ran_outputs(self) -> tuple[PortInfo, ...]:
-        """Plans may lay an output out in different orders of its axes."""
-        return self.about.plans[int(self._executor["ran"]())].outputs if self.about.plans else self.outputs
-
     def run(self, inputs: Mapping[str, np.ndarray] | None = None) -> list[np.ndarray]:
-        """One run.  Without ``inputs`` the last ones are taken again."""
+        """One run.  Without ``inputs`` it reuses the last ones."""
         if inputs is not None:
             self.set_inputs(inputs)
         self._executor["run"]()
@@ -150,50 +149,49 @@ class CoModule:
     ) -> list[float]:
         """Samples in ms of one region alone on its processor, without waiting for the other.
 
-        Each is the mean over at least ``min_ms`` of runs with warm caches; with ``min_ms`` 0, one run as it is inside a
-        network of ``network_bytes`` (:func:`tvm_codl.graph.footprint.touched_bytes`): inputs just written, and what else
-        the network holds gone through the caches since the last run.
+        Each is the mean over at least ``min_ms`` of runs with warm caches.  With ``min_ms`` 0 it is one run with the
+        caches as inside a network of ``network_bytes`` (:func:`tvm_codl.graph.footprint.touched_bytes`): inputs just
+        written, the network's other data touched since the last run.
         """
         return list(json.loads(self._executor["time_region"](region, repeat, min_ms, network_bytes)))
 
     def time_region_busy(
         self, region: int, other: int | None = None, repeat: int = 3, min_ms: float = 1.0
     ) -> list[float]:
-        """Samples in ms of one region while the other processor does the region ``other`` again and again.
+        """Samples in ms of one region while the other processor repeats the region ``other``; without it that one idles.
 
-        Without ``other`` it does nothing: the GPU's times here are its own clock's, so that alone and busy compare with
-        each other (and not with :meth:`time_region`).  Caches are warm.  Raises :class:`DeviceError` where both regions
-        are on one processor, and where ``other`` is too short to keep the GPU busy.
+        GPU times are by the GPU's own clock: compare idle and busy times of this method, not with :meth:`time_region`.
+        Caches are warm.  Raises :class:`DeviceError` where both regions are on one processor, and where ``other`` is too
+        short to keep the GPU busy.
         """
         nobody = -1
         try:
             times = self._executor["time_region_busy"](region, nobody if other is None else other, repeat, min_ms)
         except tvm.error.TVMError as error:
-            # Over RPC the device's own error comes in one of RPC's; any other is a device that went away.
+            # Over RPC the device's own error is wrapped in an RPCError; any other RPCError is a lost device.
             if isinstance(error, tvm.error.RPCError) and "Error caught from RPC call" not in str(error):
                 raise
-            raise DeviceError("the device cannot time a region beside another", _last_line(error)) from error
+            raise DeviceError("the device cannot time a region beside another", last_line(error)) from error
         return list(json.loads(times))
 
     def timeline(self) -> list[dict[str, Any]]:
         """Every kernel, wait and transfer of one run: name, processor, kind, region, start_us, end_us in one clock.
 
-        The CPU's ``share`` events named ``feed`` and ``signal`` are its enqueueing of GPU commands and its telling the
-        GPU that something is done.
+        The CPU's ``share`` events ``feed`` and ``signal`` are enqueueing GPU commands and signalling the GPU.
         """
         return list(json.loads(self._executor["timeline"]()))
 
     @property
     def adaptation(self) -> Adaptation:
-        """What the choice among the library's plans has seen and done since the start."""
+        """What the choice among the library's plans has done since the start."""
         return msgspec.json.decode(self._executor["adaptation"](), type=Adaptation)
 
     def plan_name(self, number: int) -> str:
-        """The name of one of the library's plans; a library of one plan has none."""
+        """The name of one of the library's plans; empty for a library of one plan."""
         return self.about.plans[number].name if self.about.plans else ""
 
     def fix_plan(self, number: int | None) -> None:
-        """From the next run on only that plan runs; None: the choice begins anew.
+        """Runs only that plan from the next run on; None: chooses again.
 
         Raises :class:`UserError` for a plan that the library does not have.
         """
@@ -210,7 +208,7 @@ class CoModule:
 
     @property
     def memory_bytes(self) -> MemoryBytes:
-        """What the device holds for this library, all its plans together."""
+        """The device memory of this library, all plans together."""
         return msgspec.json.decode(self._executor["memory_bytes"](), type=MemoryBytes)
 
     @property
@@ -219,11 +217,6 @@ class CoModule:
 
 
 def settings_of(about: About) -> Settings:
-    """The settings of a library's plan.  Raises :class:`msgspec.ValidationError` where it holds some of another version."""
+    """The settings of a library's plan.  Raises :class:`msgspec.ValidationError` for those of another version."""
     plan = about.plan if isinstance(about.plan, dict) else {}
     return msgspec.convert(plan.get("settings", {}), Settings)
-
-
-def _last_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__

@@ -7,11 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import filelock
 
 from tvm_codl.errors import UserError
+from tvm_codl.paths import cache_dir
 
 SOURCES = Path(__file__).parent / "native"
 
@@ -33,7 +35,7 @@ def tvm_root() -> Path:
 
 
 def source_key(sanitize: str = "") -> str:
-    """Changes when a native source, the TVM or the sanitizer does."""
+    """Changes with the native sources, the TVM and the sanitizer."""
     import tvm
 
     digest = hashlib.sha256(f"{tvm.__version__}|{tvm_root()}|{sanitize}".encode())
@@ -43,33 +45,46 @@ def source_key(sanitize: str = "") -> str:
 
 
 def build_dir(sanitize: str = "") -> Path:
-    from tvm_codl.paths import cache_dir
-
     return cache_dir() / "native" / (source_key(sanitize) + (f"-{sanitize.replace(',', '-')}" if sanitize else ""))
 
 
 def compile_native(sanitize: str = "", quiet: bool = True) -> Path:
-    """Builds ``libtvm_codl.so`` if it is not built yet, and returns its path.
+    """``libtvm_codl.so``, built if missing.
 
     Raises :class:`UserError` with the compiler's own words where it fails.
     """
-    folder = build_dir(sanitize)
-    library = folder / "libtvm_codl.so"
-    if library.exists():
-        return library
-    cmake = tool("cmake")
-    folder.mkdir(parents=True, exist_ok=True)
-    with filelock.FileLock(str(folder) + ".lock"):
-        if library.exists():
-            return library
-        generator = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}"]
-        building = folder / "build"
-        configure = [cmake, "-S", str(SOURCES), "-B", str(building), *generator, f"-DTVM_ROOT={tvm_root()}"]
-        _run([*configure, f"-DCODL_SANITIZE={sanitize}"], quiet)
-        _run([cmake, "--build", str(building)], quiet)
-        # At once and last, so that a build that was cut short does not pass for one.
-        os.replace(building / library.name, library)
-    return library
+    what = "the native part does not build"
+    remedy = "tvm-codl doctor; a C++17 compiler is needed: apt-get install g++"
+    options = [f"-DCODL_SANITIZE={sanitize}"]
+    return build_cmake(build_dir(sanitize) / "libtvm_codl.so", SOURCES, options, what, remedy, quiet)
+
+
+def build_cmake(
+    target: Path, sources: Path, options: Sequence[str], what: str, remedy: str, quiet: bool = True
+) -> Path:
+    """The file ``target``, built by CMake and Ninja in its folder from ``sources`` unless it exists.
+
+    Raises :class:`UserError` of ``what`` and ``remedy``, with the compiler's own words, where the build fails.
+    """
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with filelock.FileLock(f"{target.parent}.lock"):
+        if not target.exists():
+            building = target.parent / "build"
+            given = (f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}", f"-DTVM_ROOT={tvm_root()}", *options)
+            for command in (
+                ["-S", str(sources), "-B", str(building), "-G", "Ninja", *given],
+                ["--build", str(building)],
+            ):
+                done = subprocess.run([tool("cmake"), *command], capture_output=quiet, text=True, check=False)
+                if done.returncode != 0:
+                    output = (done.stdout or "") + (done.stderr or "")
+                    errors = [line for line in output.splitlines() if "error" in line.lower()]
+                    raise UserError(what, "\n    ".join((errors or output.splitlines()[-5:])[:5]), remedy)
+            # Moved last and atomically: an interrupted build must not look complete.
+            os.replace(building / target.name, target)
+    return target
 
 
 def tool(name: str) -> str:
@@ -79,18 +94,6 @@ def tool(name: str) -> str:
     if found is None:
         raise UserError(f"{name} is missing", f"not beside {sys.executable}, not on PATH", f"pip install {name}")
     return found
-
-
-def _run(command: list[str], quiet: bool) -> None:
-    done = subprocess.run(command, capture_output=quiet, text=True, check=False, env=dict(os.environ))
-    if done.returncode != 0:
-        words = (done.stdout or "") + (done.stderr or "")
-        errors = [line for line in words.splitlines() if "error" in line.lower()] or words.splitlines()[-5:]
-        raise UserError(
-            f"the native part does not build ({' '.join(command[:2])})",
-            "\n    ".join(errors[:5]),
-            "tvm-codl doctor; a C++17 compiler is needed: apt-get install g++",
-        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Which OpenCL the reference phone uses, and the environment that its processes need for it.
 
-A system OpenCL that builds and runs a kernel is preferred; else pip's PoCL; else pip's PoCL, mended for a processor
-that it does not know (:mod:`tvm_codl.runtime.pocl`).  What was found is remembered per machine and library.
+The first that builds and runs a kernel: a system OpenCL, pip's PoCL, pip's PoCL patched for a processor that it does not
+know (:mod:`tvm_codl.runtime.pocl`).  The choice is kept per machine and library.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tvm_codl.paths import cache_dir
 from tvm_codl.runtime import pocl
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
-#: A driver that crashes in a thread of its own may hang the process that asks.
+#: A driver that crashes in a thread of its own may hang its process.
 PROBE_S = 45
 
 
@@ -43,10 +43,22 @@ def find() -> OpenCL:
             return OpenCL("named by CODL_OPENCL_LIBRARY", str(result["device"]), str(result["version"]), kept)
         raise DeviceError(f"CODL_OPENCL_LIBRARY={library} does not run a kernel", str(result["why"]))
     complaints: list[str] = []
-    for candidate in (_system, _packaged, _mended):
-        found = candidate(complaints)
-        if found is not None:
-            return found
+    for kind, locate in (
+        ("system OpenCL", _locate_system),
+        ("pip's PoCL", lambda: _locate_packaged(patched=False)),
+        ("pip's PoCL, patched for this processor", lambda: _locate_packaged(patched=True)),
+    ):
+        try:
+            if (place := locate()) is None:
+                continue
+        except (OSError, ValueError) as error:
+            complaints.append(f"{kind}: {error}")
+            continue
+        variables = _variables(*place)
+        result = _probe(variables["CODL_OPENCL_LIBRARY"], variables)
+        if result["ok"]:
+            return OpenCL(kind, str(result["device"]), str(result["version"]), variables)
+        complaints.append(f"{kind}: {result['why']}")
     raise DeviceError(
         "no OpenCL on this machine builds and runs a kernel",
         "; ".join(complaints) or "neither a system OpenCL nor pip's PoCL is installed",
@@ -55,7 +67,7 @@ def find() -> OpenCL:
 
 
 def environment() -> dict[str, str]:
-    """The variables of :func:`find`; the search is done once per machine and kept in the cache folder."""
+    """The variables of :func:`find`; the result is kept in the cache folder."""
     if os.environ.get("CODL_OPENCL_LIBRARY"):
         return find().variables
     kept = cache_dir() / "opencl.json"
@@ -65,25 +77,22 @@ def environment() -> dict[str, str]:
         if saved["key"] == key and all(Path(p).exists() for p in saved["paths"]):
             return dict(saved["variables"])
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # nothing usable is kept: search
+        pass  # no usable result is kept
     found = find()
     paths = [v for v in found.variables.values() if v.startswith("/")]
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    partial = kept.with_suffix(f".{os.getpid()}")
-    partial.write_text(json.dumps({"key": key, "variables": found.variables, "paths": paths}))
-    os.replace(partial, kept)
+    pocl.replace_file(kept, json.dumps({"key": key, "variables": found.variables, "paths": paths}).encode())
     return found.variables
 
 
 def _machine_key() -> str:
-    """Changes when the processor, the system's OpenCL or the installed PoCL does."""
+    """Changes with the processor, the system's OpenCL and the installed PoCL."""
     vendors = sorted(p.name for p in SYSTEM_VENDORS.glob("*.icd")) if SYSTEM_VENDORS.is_dir() else []
     model = next((x for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")), "")
     return json.dumps([model, vendors, ctypes.util.find_library("OpenCL"), str(pocl.packaged())])
 
 
 def _probe(library: str, variables: dict[str, str]) -> dict[str, object]:
-    command = [sys.executable, "-m", "tvm_codl.runtime.opencl_probe", library]
+    command = [sys.executable, "-m", "tvm_codl.runtime.opencl_device", library]
     try:
         done = subprocess.run(
             command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=PROBE_S, check=False
@@ -93,55 +102,32 @@ def _probe(library: str, variables: dict[str, str]) -> dict[str, object]:
         return {"ok": False, "why": f"the probe of {library} did not answer ({type(error).__name__})"}
 
 
-def _try(kind: str, library: Path | str, vendors: Path, complaints: list[str]) -> OpenCL | None:
+def _variables(library: str, vendors: Path) -> dict[str, str]:
     kernels = cache_dir() / "kernels"
     kernels.mkdir(parents=True, exist_ok=True)
-    variables = {
-        "CODL_OPENCL_LIBRARY": str(library),
+    return {
+        "CODL_OPENCL_LIBRARY": library,
         "OCL_ICD_VENDORS": str(vendors),
-        # pip's OpenCL loader also looks here, without a check that it is set; a folder of its own keeps it from
-        # finding a second PoCL.
+        # pip's OpenCL loader also looks here, even if it is not set; an empty folder hides a second PoCL from it.
         "PYOPENCL_HOME": str(kernels),
         "POCL_CACHE_DIR": str(kernels),
     }
-    result = _probe(str(library), variables)
-    if result["ok"]:
-        return OpenCL(kind, str(result["device"]), str(result["version"]), variables)
-    complaints.append(f"{kind}: {result['why']}")
-    return None
 
 
-def _system(complaints: list[str]) -> OpenCL | None:
+def _locate_system() -> tuple[str, Path] | None:
+    """The library and its folder of vendors."""
     name = ctypes.util.find_library("OpenCL")
     if name is None or not SYSTEM_VENDORS.is_dir() or not any(SYSTEM_VENDORS.glob("*.icd")):
         return None
-    return _try("system OpenCL", name, SYSTEM_VENDORS, complaints)
+    return name, SYSTEM_VENDORS
 
 
-def _vendors(library: Path) -> Path:
-    """A folder with one ICD file that names ``library``."""
-    folder = cache_dir() / "vendors" / library.parent.parent.parent.name
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f".{os.getpid()}"
-    partial.write_text(f"{library}\n")
-    os.replace(partial, folder / "pocl.icd")
-    return folder
-
-
-def _packaged(complaints: list[str]) -> OpenCL | None:
+def _locate_packaged(patched: bool) -> tuple[str, Path] | None:
+    """pip's loader and a folder of vendors that names pip's PoCL, or a patched copy of it, alone."""
     library, loader = pocl.packaged(), pocl.packaged_loader()
     if library is None or loader is None:
         return None
-    return _try("pip's PoCL", loader, _vendors(library), complaints)
-
-
-def _mended(complaints: list[str]) -> OpenCL | None:
-    library, loader = pocl.packaged(), pocl.packaged_loader()
-    if library is None or loader is None:
-        return None
-    try:
-        copy = pocl.mended(library, cache_dir())
-    except (OSError, ValueError) as error:
-        complaints.append(f"mending pip's PoCL: {error}")
-        return None
-    return _try("pip's PoCL, mended for this processor", loader, _vendors(copy), complaints)
+    library = pocl.patch_library(library, cache_dir()) if patched else library
+    vendors = cache_dir() / "vendors" / library.parent.parent.parent.name
+    pocl.replace_file(vendors / "pocl.icd", f"{library}\n".encode())
+    return str(loader), vendors

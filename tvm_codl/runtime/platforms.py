@@ -1,17 +1,17 @@
-"""What libraries and programs can be built for: this machine, arm64 Linux and arm64 Android, and their compilers."""
+"""Target platforms and their compilers: this machine, arm64 Linux, arm64 Android."""
 
 from __future__ import annotations
 
 import os
 import platform as machine
 import shutil
-import struct
 import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
 
 import msgspec
+from elftools.elf.elffile import ELFFile
 
 from tvm_codl.errors import UserError, WorkplaceError
 
@@ -26,21 +26,20 @@ PAGE_BYTES = 16384
 NDK_FOLDERS, NDK_COMPILER = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT"), "TVM_NDK_CC"
 
 _ARM = ("aarch64", "arm64")
-_AARCH64 = 183  # ELF's e_machine
 _PROBE = 'extern "C" float expf(float);\nextern "C" float codl_probe(float x) { return expf(x); }\n'
+_CXX17_PROBE = '#include <optional>\nextern "C" int codl_probe() { std::optional<int> x = 0; return *x; }\n'
 _PAGES = f"-Wl,-z,max-page-size={PAGE_BYTES}"
-# Text relocations are refused by Android; a missing symbol is said here, and not by the phone's loader; and no library
-# is needed that is not used, above all not the C++ library, which Android does not have.
+# Android refuses text relocations; a missing symbol should fail here and not in the phone's loader; and an unused library
+# must not be needed, above all the C++ library, which Android does not have.
 _ANDROID_LINK = (_PAGES, "-Wl,-z,text", "-Wl,--no-undefined", "-Wl,--as-needed")
 
 
 class Platform(msgspec.Struct, frozen=True):
-    """Where code is to run, and how it is made.
+    """A platform and its tools.
 
-    ``triple`` is LLVM's name of it, empty for this machine; ``cxx`` the path of the C++ compiler and ``version`` what
-    it says of itself; ``cmake`` are the arguments with which CMake builds for it, ``cc_options`` those with which
-    ``ndk.create_shared`` links a model's library.  ``run`` are the words before the command of a program, by which it
-    runs on this machine; Android's programs run on a phone only, and have none.
+    ``triple`` is LLVM's name, empty for this machine; ``cxx`` the path of the C++ compiler and ``version`` its first line of
+    ``--version``; ``cmake`` the arguments for CMake, ``cc_options`` those for ``ndk.create_shared``.  ``run`` is a prefix of
+    the command that runs a program here; Android's programs run on a phone only.
     """
 
     name: str
@@ -53,10 +52,9 @@ class Platform(msgspec.Struct, frozen=True):
 
 
 def platform(name: str) -> Platform:
-    """The platform ``android-arm64``, ``linux-arm64`` or ``host``, its compiler found and tried.
+    """The platform ``android-arm64``, ``linux-arm64`` or ``host``, its compiler found and tested.
 
-    Raises :class:`UserError`, with what was looked for and what to do, where there is no compiler or it does not make a
-    shared library.
+    Raises :class:`UserError` where there is no compiler, or it makes no shared library.
     """
     if name == "android-arm64":
         return _android()
@@ -77,13 +75,20 @@ def name_of(triple: str) -> str:
     return "host" if machine.machine() in _ARM else "linux-arm64"
 
 
+def triple_of(target: str) -> str:
+    """``mtriple`` of a target string; empty for this machine's."""
+    return next((word.partition("=")[2] for word in target.split() if word.startswith("-mtriple=")), "")
+
+
 def _host(name: str) -> Platform:
     wanted = [*filter(None, [os.environ.get("CXX")]), "g++", "c++", "clang++"]
     cxx = next(filter(None, map(shutil.which, wanted)), None)
     if cxx is None:
         raise WorkplaceError("no C++ compiler", f"looked for {', '.join(wanted)} on PATH", "apt-get install g++")
     triple = LINUX_TRIPLE if name == "linux-arm64" else ""
-    return Platform(name, triple, cxx, _tried(cxx, (), ""), (f"-DCMAKE_CXX_COMPILER={cxx}",))
+    return Platform(
+        name, triple, cxx, _try_compiler(cxx, ("-std=c++17",), "", _CXX17_PROBE), (f"-DCMAKE_CXX_COMPILER={cxx}",)
+    )
 
 
 def _linux_arm64() -> Platform:
@@ -97,7 +102,7 @@ def _linux_arm64() -> Platform:
         )
     cmake = ("-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64", f"-DCMAKE_CXX_COMPILER={cxx}")
     run = ("qemu-aarch64-static", "-L", f"/usr/{LINUX_TRIPLE}")
-    return Platform("linux-arm64", LINUX_TRIPLE, cxx, _tried(cxx, (), "aarch64"), cmake, (), run)
+    return Platform("linux-arm64", LINUX_TRIPLE, cxx, _try_compiler(cxx, (), "aarch64"), cmake, (), run)
 
 
 def _android() -> Platform:
@@ -130,14 +135,14 @@ def _android() -> Platform:
             f"looked for {', '.join(NDK_FOLDERS)} (its folder) and {NDK_COMPILER} (its compiler) in the environment",
             "install the NDK (Android Studio: SDK Manager, SDK Tools), then  export ANDROID_NDK_HOME=/path/to/it",
         )
-    version = _tried(cxx, _ANDROID_LINK, "aarch64")
+    version = _try_compiler(cxx, _ANDROID_LINK, "aarch64")
     if ndk is not None:
         version = f"NDK {_revision(ndk)}, {version}"
     return Platform("android-arm64", ANDROID_TRIPLE, cxx, version, _android_cmake(cxx, ndk), _ANDROID_LINK)
 
 
 def _android_cmake(cxx: str, ndk: Path | None) -> tuple[str, ...]:
-    if ndk is None:  # a compiler of the user's own, which knows its system root by itself
+    if ndk is None:  # the user's own compiler, which knows its system root
         flags = tuple(f"-DCMAKE_{kind}_LINKER_FLAGS={_PAGES}" for kind in ("SHARED", "EXE"))
         system = ("-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64", "-DANDROID=ON")
         return (*system, f"-DCMAKE_CXX_COMPILER={cxx}", *flags)
@@ -157,7 +162,7 @@ def _ndk_of(compiler: Path) -> Path | None:
 
 
 def _revision(ndk: Path) -> str:
-    """An NDK's version, as its source.properties says it."""
+    """An NDK's version, from its source.properties."""
     try:
         lines = (ndk / "source.properties").read_text().splitlines()
     except OSError:
@@ -167,30 +172,31 @@ def _revision(ndk: Path) -> str:
 
 
 @cache
-def _tried(cxx: str, options: tuple[str, ...], arch: str) -> str:
-    """What the compiler says of itself, after it has made a small shared library for ``arch`` (empty: for any)."""
+def _try_compiler(cxx: str, options: tuple[str, ...], arch: str, text: str = _PROBE) -> str:
+    """The compiler's version, after it has made a small shared library for ``arch`` (empty: for any)."""
     with tempfile.TemporaryDirectory(prefix="codl-probe-") as folder:
         source, library = Path(folder, "probe.cc"), Path(folder, "libprobe.so")
-        source.write_text(_PROBE)
+        source.write_text(text)
         command = [cxx, "-shared", "-fPIC", "-O1", "-o", str(library), str(source), *options]
-        made = _spoken(command)
+        made = _run(command)
         if made.returncode != 0 or not library.exists():
             raise WorkplaceError(
                 f"{cxx} makes no shared library",
                 made.stderr.strip()[-500:] or f"exit code {made.returncode}",
                 " ".join(command[:5]) + " -o libprobe.so probe.cc " + " ".join(options),
             )
-        kind = struct.unpack_from("<H", library.read_bytes(), 18)[0]
-    if arch == "aarch64" and kind != _AARCH64:
+        with library.open("rb") as file:
+            kind = ELFFile(file)["e_machine"]
+    if arch == "aarch64" and kind != "EM_AARCH64":
         raise WorkplaceError(
             f"{cxx} does not compile for arm64",
-            f"its libraries are of ELF machine {kind}, arm64's have {_AARCH64}",
+            f"its libraries are of ELF machine {kind}, arm64's have EM_AARCH64",
             f"name a compiler for arm64, for example {ANDROID_TRIPLE}-clang++",
         )
-    return (_spoken([cxx, "--version"]).stdout.splitlines() or ["unknown version"])[0].strip()
+    return (_run([cxx, "--version"]).stdout.splitlines() or ["unknown version"])[0].strip()
 
 
-def _spoken(command: list[str]) -> subprocess.CompletedProcess[str]:
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

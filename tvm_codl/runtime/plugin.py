@@ -1,4 +1,4 @@
-"""The native plugin: TVM's OpenCL device and the co-executor, loaded beside libtvm."""
+"""Loads the native plugin: TVM's OpenCL device and the co-executor."""
 
 from __future__ import annotations
 

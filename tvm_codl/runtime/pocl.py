@@ -1,11 +1,10 @@
-"""pip's PoCL, and how to make it run on a processor newer than itself.
+"""pip's PoCL, patched for processors newer than itself.
 
-``pocl-binary-distribution`` carries LLVM 14.  On a processor that LLVM 14 does not know, it calls the processor
-``generic``, which its own clang rejects for x86 ("unknown target CPU 'generic'"), so that no kernel builds.  And it
-calls every AMD processor of family 25 ``znver3``: Zen 4 has AVX-512, by which PoCL picks its kernel library, but code
-for Zen 3 passes vectors in other registers than that library does, and kernels crash.  The remedy is a private copy of
-the library in which these names are replaced by a processor whose instructions this machine has.  The installed
-package stays as it is.
+``pocl-binary-distribution`` carries LLVM 14.  On a processor that LLVM 14 does not know, it says ``generic``, which its own
+clang rejects for x86 ("unknown target CPU 'generic'"), so no kernel builds.  And it calls every AMD processor of family 25
+``znver3``: Zen 4 has AVX-512, by which PoCL picks its kernel library, but code for Zen 3 passes vectors in other registers
+than that library, and kernels crash.  The remedy is a private copy of the library in which these names are replaced by a
+processor whose instructions this machine has.  The installed package stays as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 
 FALLBACK = b"\x00 generic\x00"
 WITHOUT_AVX512 = b"\x00znver3\x00"
-# The name must match the variant of PoCL's kernel library, which PoCL picks by the same features.
+# The name must match the variant of the kernel library that PoCL picks by the same features.
 NAMES = (
     (b"skx", {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}),
     (b"haswell", {"avx2", "fma", "bmi2", "f16c"}),
@@ -27,20 +26,20 @@ NAMES = (
 
 def packaged() -> Path | None:
     """The PoCL library that pip installed, if any."""
-    for name in ("pyopencl", "pocl_binary_distribution"):
-        spec = importlib.util.find_spec(name)
-        for folder in (spec.submodule_search_locations or []) if spec else []:
-            for path in sorted(Path(folder, ".libs").glob("libpocl*.so*")):
-                return path
-    return None
+    return _find("libpocl*.so*", "pyopencl", "pocl_binary_distribution")
 
 
 def packaged_loader() -> Path | None:
     """The OpenCL ICD loader that pip's ``pyopencl`` carries."""
-    spec = importlib.util.find_spec("pyopencl")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        for path in sorted(Path(folder, ".libs").glob("libOpenCL*.so*")):
-            return path
+    return _find("libOpenCL*.so*", "pyopencl")
+
+
+def _find(pattern: str, *packages: str) -> Path | None:
+    for package in packages:
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            if paths := sorted(Path(folder, ".libs").glob(pattern)):
+                return paths[0]
     return None
 
 
@@ -57,10 +56,10 @@ def processor_name(features: set[str]) -> bytes:
     return next((name for name, needed in NAMES if needed <= features), b"x86-64")
 
 
-def mended(library: Path, cache: Path) -> Path:
-    """A copy of ``library`` under ``cache`` that names a known processor; made once, found again later.
+def patch_library(library: Path, cache: Path) -> Path:
+    """A copy of ``library`` under ``cache`` that names a known processor; kept for the next call.
 
-    Raises ``ValueError`` where the library does not hold a name that must be replaced exactly once.
+    Raises ``ValueError`` where the library does not hold each name to replace exactly once.
     """
     features = host_features()
     name = processor_name(features)
@@ -77,12 +76,9 @@ def mended(library: Path, cache: Path) -> Path:
     home = cache / f"pocl-{name.decode()}-{key}"
     copy = home / "pyopencl" / ".libs" / library.name
     if not copy.exists():
-        copy.parent.mkdir(parents=True, exist_ok=True)
         for old, new in replacements.items():
             content = content.replace(old, new.ljust(len(old), b"\x00"))
-        with tempfile.NamedTemporaryFile(dir=copy.parent, delete=False) as partial:
-            partial.write(content)
-        os.replace(partial.name, copy)
+        replace_file(copy, content)
     link = home / "pocl_binary_distribution"
     target = library.parent.parent.parent / "pocl_binary_distribution"
     if link.resolve() != target.resolve():
@@ -90,3 +86,11 @@ def mended(library: Path, cache: Path) -> Path:
         fresh.symlink_to(target)
         os.replace(fresh, link)
     return copy
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Writes a file, and its folder, so that no other process sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as partial:
+        partial.write(content)
+    os.replace(partial.name, path)

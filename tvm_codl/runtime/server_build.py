@@ -1,20 +1,17 @@
 """Builds the phone's native server (rpc_apps/cpp_rpc) for a platform: ``python -m tvm_codl.runtime.server_build PLATFORM``.
 
-TVM's runtime is most of the work and changes least; it is built apart and kept, so that an edit of the server or of the
-co-executor costs seconds.
+TVM's runtime takes longest to build and changes least.  It is built separately and kept, so that an edit of the server or
+the co-executor costs seconds.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import filelock
 import msgspec
 
 from tvm_codl.errors import UserError
@@ -28,11 +25,11 @@ _SERVER = ("src/*.cc", "src/*.h")
 
 
 class ServerBuild(msgspec.Struct, frozen=True):
-    """What a native server says of itself (its packed function ``codl.build``, and ``--version``).
+    """What a native server reports (its packed function ``codl.build``, and ``--version``).
 
-    ``coexec`` changes with the co-executor's sources and TVM's version: it must be the same on both sides.  ``build_id``
-    also changes with the server's sources and its platform.  ``kind`` is ``server`` or ``app``.  ``packet_bytes``, ``session_s`` and ``memory_bytes`` are its
-    limits for a session; 0: none.
+    ``coexec`` changes with the co-executor's sources and TVM's version, and must be equal on both sides.  ``build_id`` also
+    changes with the server's sources and platform.  ``kind`` is ``server`` or ``app``.  ``packet_bytes``, ``session_s``
+    and ``memory_bytes`` limit a session; 0: no limit.
     """
 
     build_id: str
@@ -47,7 +44,7 @@ class ServerBuild(msgspec.Struct, frozen=True):
 
 
 def compile_server(name: str = "host") -> Path:
-    """The server's program for the platform ``host``, ``linux-arm64`` or ``android-arm64``, built if it is not built yet.
+    """The server's program for the platform ``host``, ``linux-arm64`` or ``android-arm64``, built if missing.
 
     Raises :class:`UserError` where the platform has no compiler, where the server's sources are not there (a package
     without its repository), and with the compiler's own words where it fails.
@@ -59,32 +56,34 @@ def compile_server(name: str = "host") -> Path:
             "build from a clone of the repository: python -m tvm_codl.runtime.server_build",
         )
     target = platform(name)
-    runtime = _runtime_dir(target)
-    _made(runtime, "libtvm_phone_runtime.a", SOURCES / "tvm_runtime", target, ())
-    archive = runtime / "libtvm_phone_runtime.a"
-    options = (f"-DCODL_TVM_RUNTIME={archive}", f"-DCODL_PLATFORM={name}")
-    return _made(_server_dir(target), "tvm_codl_server", SOURCES, target, options)
+    what = f"the native server does not build for {name}"
+    remedy = f"python -m tvm_codl.runtime.server_build {name}   (the compiler is {target.cxx}, {target.version})"
+    shared = (f"-DCODL_NATIVE={native.SOURCES}", *target.cmake)
+    archive = _runtime_dir(target) / "libtvm_phone_runtime.a"
+    native.build_cmake(archive, SOURCES / "tvm_runtime", shared, what, remedy)
+    options = (*shared, f"-DCODL_TVM_RUNTIME={archive}", f"-DCODL_PLATFORM={name}")
+    return native.build_cmake(_server_dir(target) / "tvm_codl_server", SOURCES, options, what, remedy)
 
 
 def coexec_id() -> str:
-    """Of the co-executor and the TVM that are installed here; a server's must be the same (:class:`ServerBuild`)."""
-    return hashlib.sha256(f"{_tvm_version()}\n{_listed(native.SOURCES, _COEXEC)}".encode()).hexdigest()[:16]
+    """Identifies the co-executor and TVM installed here; a server's must be equal (:class:`ServerBuild`)."""
+    return hashlib.sha256(f"{_tvm_version()}\n{_hash_files(native.SOURCES, _COEXEC)}".encode()).hexdigest()[:16]
 
 
 def build_id(name: str) -> str:
-    """Of a server that is built from the sources here for that platform."""
-    return hashlib.sha256(f"{coexec_id()}\n{name}\n{_listed(SOURCES, _SERVER)}".encode()).hexdigest()[:16]
+    """Identifies a server built from the sources here for that platform."""
+    return hashlib.sha256(f"{coexec_id()}\n{name}\n{_hash_files(SOURCES, _SERVER)}".encode()).hexdigest()[:16]
 
 
 def _tvm_version() -> str:
-    """As TVM's headers say it: CMake reads the same line."""
+    """From TVM's headers; CMake reads the same line."""
     header = native.tvm_root() / "include/tvm/runtime/c_runtime_api.h"
     match = re.search(r'#define TVM_VERSION .*"(.*)"', header.read_text())
     return match[1] if match else ""
 
 
-def _listed(folder: Path, patterns: Sequence[str]) -> str:
-    """Names and digests, as CMakeLists.txt puts them together."""
+def _hash_files(folder: Path, patterns: Sequence[str]) -> str:
+    """Names and digests, in the form that CMakeLists.txt builds, too."""
     files = sorted(
         {p for pattern in patterns for p in folder.glob(pattern)}, key=lambda p: p.relative_to(folder).as_posix()
     )
@@ -93,7 +92,7 @@ def _listed(folder: Path, patterns: Sequence[str]) -> str:
 
 def _runtime_dir(target: Platform) -> Path:
     how = (SOURCES / "tvm_runtime/CMakeLists.txt").read_text()
-    shim = _listed(native.SOURCES / "shim", ("**/*.h",))
+    shim = _hash_files(native.SOURCES / "shim", ("**/*.h",))
     return _folder("tvm-runtime", target, f"{_tvm_version()}|{native.tvm_root()}|{how}|{shim}")
 
 
@@ -105,37 +104,6 @@ def _server_dir(target: Platform) -> Path:
 def _folder(kind: str, target: Platform, content: str) -> Path:
     key = hashlib.sha256(f"{content}|{target.cxx}|{target.version}|{target.cmake}".encode()).hexdigest()[:16]
     return cache_dir() / "native" / f"{kind}-{target.name}-{key}"
-
-
-def _made(folder: Path, name: str, sources: Path, target: Platform, options: Sequence[str]) -> Path:
-    """``folder/name``, built by CMake from ``sources`` where it is not there."""
-    result = folder / name
-    if result.exists():
-        return result
-    folder.mkdir(parents=True, exist_ok=True)
-    with filelock.FileLock(f"{folder}.lock"):
-        if not result.exists():
-            building = folder / "build"
-            cmake = native.tool("cmake")
-            generator = ("-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={native.tool('ninja')}")
-            given = (f"-DTVM_ROOT={native.tvm_root()}", f"-DCODL_NATIVE={native.SOURCES}", *target.cmake, *options)
-            _run([cmake, "-S", str(sources), "-B", str(building), *generator, *given], target)
-            _run([cmake, "--build", str(building)], target)
-            # At once and last, so that a build that was cut short does not pass for one.
-            os.replace(building / name, result)
-    return result
-
-
-def _run(command: list[str], target: Platform) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        words = done.stdout + done.stderr
-        errors = [line for line in words.splitlines() if "error" in line.lower()] or words.splitlines()[-5:]
-        raise UserError(
-            f"the native server does not build for {target.name}",
-            "\n    ".join(errors[:5]),
-            " ".join(command[:5]) + f"   (the compiler is {target.cxx}, {target.version})",
-        )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-// What a stranger may send, thrown at what reads it: the opening and the headers of packets.
+// Fuzzes what reads bytes of untrusted peers: the handshake and the headers of packets.
 //
 // A libFuzzer target (clang++ -fsanitize=fuzzer,address,undefined); mutate.cc drives it where there is no libFuzzer.
-// The first byte chooses who speaks, the second how the bytes are cut as they arrive.  It aborts where a promise is
-// broken.
+// The first byte chooses the peer, the second how the bytes are split as they arrive.  Aborts if a promise is broken.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -10,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "../src/opening.h"
+#include "../src/handshake.h"
 #include "../src/packets.h"
 
 namespace {
@@ -23,51 +22,51 @@ void Must(bool holds, const char* promise) {
   std::abort();
 }
 
-struct Heard {
+struct Result {
   bool refused = false, complete = false;
   std::string text;
-  size_t taken = 0;  // bytes of the peer's
-  bool operator==(const Heard& other) const {
+  size_t taken = 0;  // bytes read
+  bool operator==(const Result& other) const {
     return refused == other.refused && complete == other.complete && text == other.text;
   }
 };
 
 // Feeds the bytes in parts of at most `part`.
-Heard Hear(Speaker speaker, std::string_view bytes, size_t part) {
-  Heard heard;
-  Opening opening(speaker);
+Result Feed(Peer peer, std::string_view bytes, size_t part) {
+  Result result;
+  Handshake handshake(peer);
   try {
-    while (!bytes.empty() && opening.wanted() != 0) {
-      Must(opening.wanted() <= static_cast<size_t>(kLongestText), "no more than a kilobyte is ever wanted");
-      const std::string_view next = bytes.substr(0, std::min(part, opening.wanted()));
+    while (!bytes.empty() && handshake.wanted() != 0) {
+      Must(handshake.wanted() <= static_cast<size_t>(kLongestText), "no more than a kilobyte is ever wanted");
+      const std::string_view next = bytes.substr(0, std::min(part, handshake.wanted()));
       bytes.remove_prefix(next.size());
-      heard.taken += next.size();
-      opening.Take(next);
+      result.taken += next.size();
+      handshake.Take(next);
     }
-    heard.complete = opening.wanted() == 0;
-    if (heard.complete) heard.text = opening.text();
+    result.complete = handshake.wanted() == 0;
+    if (result.complete) result.text = handshake.text();
   } catch (const Refused&) {
-    heard.refused = true;
+    result.refused = true;
   }
-  return heard;
+  return result;
 }
 
-void TryOpening(Speaker speaker, std::string_view bytes, size_t part) {
-  const Heard heard = Hear(speaker, bytes, part);
-  Must(heard == Hear(speaker, bytes, 1) && heard == Hear(speaker, bytes, bytes.size() + 1),
-       "how the bytes are cut makes no difference");
-  Must(heard.taken <= 8 + static_cast<size_t>(kLongestText), "no more is read than an opening can be");
-  if (!heard.complete) return;
-  Must(Number(kMagic) + Text(heard.text) == bytes.substr(0, 8 + heard.text.size()), "what was read is what was sent");
-  for (const char c : Printable(heard.text)) Must(c >= ' ' && c <= '~', "a log holds no control characters");
+void TryHandshake(Peer peer, std::string_view bytes, size_t part) {
+  const Result result = Feed(peer, bytes, part);
+  Must(result == Feed(peer, bytes, 1) && result == Feed(peer, bytes, bytes.size() + 1),
+       "how the bytes are split makes no difference");
+  Must(result.taken <= 8 + static_cast<size_t>(kLongestText), "no more is read than a handshake can be");
+  if (!result.complete) return;
+  Must(Number(kMagic) + Text(result.text) == bytes.substr(0, 8 + result.text.size()), "what was read is what was sent");
+  for (const char c : Printable(result.text)) Must(c >= ' ' && c <= '~', "a log holds no control characters");
   try {
-    const double limit = TimeLimit(heard.text);
+    const double limit = TimeLimit(result.text);
     Must(std::isfinite(limit) && limit >= 0, "a time limit is finite");
   } catch (const Refused&) {
   }
   try {
-    CheckKey(heard.text, "pixel");
-    Must(heard.text.find("client:pixel") != std::string::npos, "only the key opens");
+    CheckKey(result.text, "pixel");
+    Must(result.text.find("client:pixel") != std::string::npos, "only the key opens");
   } catch (const Refused&) {
   }
 }
@@ -111,7 +110,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (data[0] % 3 == 2) {
     TryPackets(bytes, part);
   } else {
-    TryOpening(data[0] % 3 == 0 ? Speaker::kClient : Speaker::kProxy, bytes, part);
+    TryHandshake(data[0] % 3 == 0 ? Peer::kClient : Peer::kProxy, bytes, part);
   }
   return 0;
 }

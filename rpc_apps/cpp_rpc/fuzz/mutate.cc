@@ -1,6 +1,6 @@
-// Drives handshake_fuzz.cc with openings that are right, and then changed at random: RUNS SEED.  The same numbers give
-// the same inputs.  With the word `read` it reads frames from stdin instead (a length in four bytes, then an input as a
-// client would send it) and says of each `refused`, `unfinished` or `text LIMIT`.
+// Drives handshake_fuzz.cc with valid handshakes and random mutations of them: RUNS SEED.  The same numbers give the
+// same inputs.  With the word `read` it reads frames from stdin instead (a length in four bytes, then a client's bytes)
+// and prints for each `refused`, `unfinished` or `text LIMIT`.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "../src/opening.h"
+#include "../src/handshake.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
@@ -72,18 +72,18 @@ int Read() {
     std::string_view input = std::string_view(all).substr(at + 4, size);
     at += 4 + size;
     try {
-      Opening opening(Speaker::kClient);
-      while (opening.wanted() != 0 && !input.empty()) {
-        const std::string_view next = input.substr(0, opening.wanted());
+      Handshake handshake(Peer::kClient);
+      while (handshake.wanted() != 0 && !input.empty()) {
+        const std::string_view next = input.substr(0, handshake.wanted());
         input.remove_prefix(next.size());
-        opening.Take(next);
+        handshake.Take(next);
       }
-      if (opening.wanted() != 0) {
+      if (handshake.wanted() != 0) {
         std::puts("unfinished");
         continue;
       }
-      CheckKey(opening.text(), "pixel");
-      std::printf("text %.17g\n", TimeLimit(opening.text()));
+      CheckKey(handshake.text(), "pixel");
+      std::printf("text %.17g\n", TimeLimit(handshake.text()));
     } catch (const Refused&) {
       std::puts("refused");
     }

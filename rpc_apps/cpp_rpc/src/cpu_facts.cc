@@ -1,20 +1,19 @@
-// The CPU's facts: cpufreq, cpu_capacity and cache of /sys/devices/system/cpu, and /proc/cpuinfo.
-#include <dirent.h>
-#include <sched.h>
+// The CPU's facts, from cpufreq, cpu_capacity and cache in /sys/devices/system/cpu, and from /proc/cpuinfo.
 #include <sys/utsname.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <regex>
 #include <set>
+#include <thread>
 #include <tuple>
 
 #include "facts.h"
-#include "json.h"
+#include "opencl/affinity.h"
 #ifdef __aarch64__
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -25,7 +24,7 @@ namespace codl_server {
 namespace {
 
 const std::string kSystem = "/sys/devices/system/cpu";
-// /proc/cpuinfo tells the clock of this moment, which wanders; a profile must stay equal from day to day.
+// /proc/cpuinfo has the current clock, which varies; a profile must not change from day to day.
 constexpr double kClockStepMhz = 50;
 
 using Lines = std::map<std::string, std::string>;
@@ -50,23 +49,22 @@ uint64_t NumberAt(const std::string& path) {
   return IsNumber(text) ? std::stoull(text) : 0;
 }
 
-// The names in a folder that are `prefix` and a number, as numbers.
+// The numbers N of the entries `prefix`N of a folder.
 std::vector<int> Numbered(const std::string& folder, const std::string& prefix) {
-  std::vector<int> found;
-  const auto close = [](DIR* dir) { closedir(dir); };
-  const std::unique_ptr<DIR, decltype(close)> open(opendir(folder.c_str()), close);
-  while (const dirent* entry = open ? readdir(open.get()) : nullptr) {
-    const std::string name = entry->d_name;
+  std::vector<int> numbers;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
     if (name.compare(0, prefix.size(), prefix) != 0 || !IsNumber(name.substr(prefix.size()))) continue;
-    found.push_back(std::stoi(name.substr(prefix.size())));
+    numbers.push_back(std::stoi(name.substr(prefix.size())));
   }
-  std::sort(found.begin(), found.end());
-  return found;
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
 }
 
 // The lines of each core's block of /proc/cpuinfo.
-std::map<int, Lines> CpuInfo() {
-  std::map<int, Lines> found;
+std::map<int, Lines> ReadCpuInfo() {
+  std::map<int, Lines> cores;
   Lines* facts = nullptr;
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -74,49 +72,49 @@ std::map<int, Lines> CpuInfo() {
     if (colon == std::string::npos) continue;
     const std::string name = Stripped(line.substr(0, colon)), value = Stripped(line.substr(colon + 1));
     if (name == "processor" && IsNumber(value)) {
-      facts = &found[std::stoi(value)];
+      facts = &cores[std::stoi(value)];
     } else if (facts != nullptr) {
       (*facts)[name] = value;
     }
   }
-  return found;
+  return cores;
 }
 
-std::string Of(const Lines& facts, const std::string& name) {
+std::string Find(const Lines& facts, const std::string& name) {
   const auto it = facts.find(name);
   return it == facts.end() ? "" : it->second;
 }
 
-// MHz: the one in the name (`... @ 2.60GHz`), else that of the moment, rounded.
+// MHz: from the name (`... @ 2.60GHz`), else the current clock, rounded.
 int Clock(const Lines& facts) {
-  static const std::regex kInName("@ *([0-9]+(?:\\.[0-9]+)?) *GHz"), kMoment("[0-9]+(?:\\.[0-9]+)?");
+  static const std::regex kNominal("@ *([0-9]+(?:\\.[0-9]+)?) *GHz"), kNumber("[0-9]+(?:\\.[0-9]+)?");
   std::smatch match;
-  const std::string name = Of(facts, "model name"), moment = Of(facts, "cpu MHz");
-  if (std::regex_search(name, match, kInName)) return static_cast<int>(std::lround(std::stod(match[1]) * 1000));
-  if (!std::regex_match(moment, kMoment)) return 0;
-  return static_cast<int>(std::nearbyint(std::stod(moment) / kClockStepMhz) * kClockStepMhz);
+  const std::string name = Find(facts, "model name"), current = Find(facts, "cpu MHz");
+  if (std::regex_search(name, match, kNominal)) return static_cast<int>(std::lround(std::stod(match[1]) * 1000));
+  if (!std::regex_match(current, kNumber)) return 0;
+  return static_cast<int>(std::nearbyint(std::stod(current) / kClockStepMhz) * kClockStepMhz);
 }
 
-// Capacity, clock and design, in this order the slowest first; and the cores that share them.
+// Equal cores by capacity, clock (MHz) and design; the slowest first.
 using Clusters = std::map<std::tuple<uint64_t, int, std::string>, std::vector<int>>;
 
 Clusters FindClusters() {
-  std::map<int, Lines> told = CpuInfo();
+  std::map<int, Lines> info = ReadCpuInfo();
   int clock = 0;
-  for (const auto& [core, facts] : told) clock = std::max(clock, Clock(facts));
+  for (const auto& [core, facts] : info) clock = std::max(clock, Clock(facts));
   std::vector<int> cores = Numbered(kSystem, "cpu");
   if (cores.empty()) {
-    for (const auto& [core, facts] : told) cores.push_back(core);
+    for (const auto& [core, facts] : info) cores.push_back(core);
   }
-  Clusters found;
+  Clusters clusters;
   for (const int core : cores) {
     const std::string here = kSystem + "/cpu" + std::to_string(core);
     const int mhz = static_cast<int>(NumberAt(here + "/cpufreq/cpuinfo_max_freq") / 1000);
-    const std::string maker = Of(told[core], "CPU implementer"), design = Of(told[core], "CPU part");
+    const std::string maker = Find(info[core], "CPU implementer"), design = Find(info[core], "CPU part");
     const std::string part = maker + (maker.empty() || design.empty() ? "" : ":") + design;
-    found[{NumberAt(here + "/cpu_capacity"), mhz != 0 ? mhz : clock, part}].push_back(core);
+    clusters[{NumberAt(here + "/cpu_capacity"), mhz != 0 ? mhz : clock, part}].push_back(core);
   }
-  return found;
+  return clusters;
 }
 
 uint64_t SizeIn(const std::string& text) {
@@ -127,83 +125,42 @@ uint64_t SizeIn(const std::string& text) {
   return shift == 64 ? 0 : std::stoull(number) << shift;
 }
 
-}  // namespace
-
-std::string ClustersJson() {
-  std::string list;
-  for (const auto& [about, cores] : FindClusters()) {
-    const auto& [capacity, mhz, part] = about;
-    JsonObject one;
-    one.AddRaw("cores", ListOf(cores)).Add("max_mhz", mhz).Add("capacity", capacity).Add("part", part);
-    list += (list.empty() ? "" : ",") + one.text();
+JsonArray ClustersJson() {
+  JsonArray list;
+  for (const auto& [key, cores] : FindClusters()) {
+    const auto& [capacity, mhz, part] = key;
+    list.push_back(Json(JsonObject{
+        {"cores", Json(cores)}, {"max_mhz", Json(mhz)}, {"capacity", Json(capacity)}, {"part", Json(part)}}));
   }
-  return "[" + list + "]";
+  return list;
 }
 
-int SlowCores() {
-  const Clusters found = FindClusters();
-  return found.size() < 2 ? 0 : static_cast<int>(found.begin()->second.size());
-}
-
-std::string CachesJson() {
-  std::set<std::tuple<uint64_t, std::string, std::vector<int>, uint64_t>> found;
+JsonArray CachesJson() {
+  std::set<std::tuple<uint64_t, std::string, std::vector<int>, uint64_t>> caches;
   for (const int core : Numbered(kSystem, "cpu")) {
-    const std::string caches = kSystem + "/cpu" + std::to_string(core) + "/cache";
-    for (const int index : Numbered(caches, "index")) {
-      const std::string place = caches + "/index" + std::to_string(index);
-      const uint64_t level = NumberAt(place + "/level"), size = SizeIn(Read(place + "/size"));
-      std::string kind = Read(place + "/type");
+    const std::string folder = kSystem + "/cpu" + std::to_string(core) + "/cache";
+    for (const int index : Numbered(folder, "index")) {
+      const std::string cache = folder + "/index" + std::to_string(index);
+      const uint64_t level = NumberAt(cache + "/level"), size = SizeIn(Read(cache + "/size"));
+      std::string kind = Read(cache + "/type");
       std::transform(kind.begin(), kind.end(), kind.begin(), [](unsigned char c) { return std::tolower(c); });
-      std::vector<int> shared = Listed(Read(place + "/shared_cpu_list"));
+      std::vector<int> shared = tvm_codl::ToCores(tvm_codl::ParseCores(Read(cache + "/shared_cpu_list").c_str()));
       if (shared.empty()) shared = {core};
-      if (level != 0 && size != 0) found.emplace(level, kind, std::move(shared), size);
+      if (level != 0 && size != 0) caches.emplace(level, kind, std::move(shared), size);
     }
   }
-  std::string list;
-  for (const auto& [level, kind, cores, size] : found) {
-    JsonObject one;
-    one.Add("level", level).Add("kind", kind).Add("bytes", size).AddRaw("cores", ListOf(cores));
-    list += (list.empty() ? "" : ",") + one.text();
+  JsonArray list;
+  for (const auto& [level, kind, cores, size] : caches) {
+    list.push_back(
+        Json(JsonObject{{"level", Json(level)}, {"kind", Json(kind)}, {"bytes", Json(size)}, {"cores", Json(cores)}}));
   }
-  return "[" + list + "]";
+  return list;
 }
 
-std::string CpuName() {
-  for (const auto& [core, facts] : CpuInfo()) {
-    if (const std::string name = Of(facts, "model name"); !name.empty()) return name;
-  }
-  utsname about{};
-  return uname(&about) == 0 ? about.machine : "unknown";
-}
-
-std::vector<int> AllowedCores() {
-  cpu_set_t allowed;
-  std::vector<int> cores;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(static_cast<size_t>(core), &allowed)) cores.push_back(core);
-  }
-  return cores;
-}
-
-std::vector<int> Listed(const std::string& text) {
-  static const std::regex kList("\\d{1,4}(-\\d{1,4})?(,\\d{1,4}(-\\d{1,4})?)*");
-  std::vector<int> cores;
-  if (!std::regex_match(text, kList)) return cores;
-  for (size_t at = 0; at <= text.size();) {
-    const std::string part = text.substr(at, text.find(',', at) - at);
-    const size_t dash = part.find('-');
-    const int first = std::stoi(part), last = dash == std::string::npos ? first : std::stoi(part.substr(dash + 1));
-    for (int core = first; core <= last; ++core) cores.push_back(core);
-    at += part.size() + 1;
-  }
-  return cores;
-}
-
+// The LLVM target that makes code for this CPU.
 std::string CpuTarget() {
 #if defined(__aarch64__)
-  // The kernel tells only what all cores can.  No -mcpu: that of a big core may promise what the kernel has switched
-  // off.
+  // The kernel tells what all cores can do.  No -mcpu: a big core's may promise what the kernel has switched off.
   const unsigned long caps = getauxval(AT_HWCAP);
   std::string target = "llvm -mtriple=" CODL_TRIPLE " -mattr=+neon";
   if ((caps & HWCAP_ASIMDHP) != 0) target += ",+fullfp16";
@@ -219,6 +176,35 @@ std::string CpuTarget() {
 #else
   return "llvm";
 #endif
+}
+
+}  // namespace
+
+std::string CpuName() {
+  for (const auto& [core, facts] : ReadCpuInfo()) {
+    if (const std::string name = Find(facts, "model name"); !name.empty()) return name;
+  }
+  utsname machine{};
+  return uname(&machine) == 0 ? machine.machine : "unknown";
+}
+
+JsonObject CpuFacts() {
+  const cpu_set_t chosen = tvm_codl::ParseCores(std::getenv("CODL_CPU_CORES"));
+  return {{"cpu_name", Json(CpuName())},
+          {"cpu_cores", Json(tvm_codl::ToCores(CPU_COUNT(&chosen) == 0 ? tvm_codl::AllowedCores() : chosen))},
+          {"cpu_target", Json(CpuTarget())},
+          {"clusters", Json(ClustersJson())},
+          {"caches", Json(CachesJson())}};
+}
+
+void SetEnvironment() {
+  // Otherwise TVM would pin its threads, and OpenCL drivers that run on the CPU would inherit that (DESIGN, affinity).
+  setenv("TVM_BIND_THREADS", "0", 0);
+  // Work is cut into equal parts, which must not wait for slow cores.
+  const Clusters clusters = FindClusters();
+  const size_t slow = clusters.size() < 2 ? 0 : clusters.begin()->second.size();
+  const size_t all = std::thread::hardware_concurrency();
+  if (slow > 0 && all > slow) setenv("TVM_NUM_THREADS", std::to_string(all - slow).c_str(), 0);
 }
 
 }  // namespace codl_server

@@ -1,41 +1,38 @@
-// The facts of a phone that its profile holds (tvm_codl/device/profile.py), asked from the machine this runs on.
+// What the server tells about the phone (its profile) and about itself (its build).
 #ifndef TVM_CODL_SERVER_FACTS_H_
 #define TVM_CODL_SERVER_FACTS_H_
 
-#include <cstdint>
 #include <string>
-#include <vector>
+
+#include "coexec/json.h"
+#include "session.h"
 
 namespace codl_server {
 
-// A DeviceProfile as JSON.  Starts OpenCL, where there is one; without, the facts of the GPU are missing.
+using tvm_codl::Json;
+using tvm_codl::JsonArray;
+using tvm_codl::JsonObject;
+
+// A DeviceProfile (tvm_codl/device/profile.py) as JSON.  Starts OpenCL; without one, the GPU's facts are missing.
 std::string ProfileJson();
 
-// The CPU's facts, as Linux tells them (the same sources and order as tvm_codl/device/cpu.py).
-std::string ClustersJson();
-std::string CachesJson();
-// The processor's name, else its architecture.
-std::string CpuName();
-// What LLVM is told to make code for this CPU: `llvm -mtriple=... -mcpu=... -mattr=...`.
-std::string CpuTarget();
-// Of the slowest cluster, where there are several; else 0.
-int SlowCores();
-// The cores that this process may use.
-std::vector<int> AllowedCores();
-// Linux's list of cores: 0-3,6 is 0, 1, 2, 3, 6.  Empty for anything else.
-std::vector<int> Listed(const std::string& text);
+// The build id changes with the sources of the server and the co-executor, TVM's version and the platform.
+std::string BuildId();
 
-// The OpenCL device that TVM's runtime picks.
-struct GpuFacts {
-  bool found = false;
-  bool on_cpu = false;
-  std::string name, version, extensions, memory_kind;
-  uint64_t compute_units = 0, max_work_group = 0, local_memory = 0, cache = 0, wave = 0, mhz = 0, memory = 0;
-  uint64_t largest_buffer = 0, vector_width = 0, image_width = 0, image_height = 0;
-  uint64_t device_queues = 0, device_queue_size = 0, device_events = 0;
-  bool unified = false, images = false;
-};
-GpuFacts AskGpu();
+// JSON: build_id; coexec, an id of the co-executor's sources and TVM's version, which must be the client's; tvm;
+// platform; kind ("server", or "app" in the Android app); compiler; and the limits packet_bytes, session_s and
+// memory_bytes (0: none).
+std::string BuildJson(const Limits& limits);
+
+// The CPU's part of the profile, from Linux (the same sources and order as tvm_codl/device/cpu.py).
+JsonObject CpuFacts();
+// "Cortex-A76", else the architecture.
+std::string CpuName();
+// The GPU's part of the profile, for the OpenCL device that TVM's runtime picks.
+JsonObject GpuFacts();
+
+// Sets the environment variables that TVM reads when it starts its threads, unless they are set.
+void SetEnvironment();
 
 }  // namespace codl_server
 

@@ -1,38 +1,22 @@
 // The GPU's facts, from OpenCL; the same queries as tvm_codl/device/facts.py makes.
-#include <CL/cl.h>
-#include <dlfcn.h>
-#include <tvm/runtime/device_api.h>
+#include <opencl_common.h>
 
 #include <cstdlib>
-#include <initializer_list>
 
 #include "facts.h"
 #include "log.h"
+#include "opencl/affinity.h"
 
 namespace codl_server {
 
 namespace {
 
-// Named by a number where the headers are older than the query: CL_DEVICE_PREFERRED_WORK_GROUP_SIZE_MULTIPLE of
-// OpenCL 3.0, NVIDIA's warp, AMD's wavefront.
+// By number, as headers may be older than the query: CL_DEVICE_PREFERRED_WORK_GROUP_SIZE_MULTIPLE of OpenCL 3.0,
+// NVIDIA's warp, AMD's wavefront.
 constexpr cl_device_info kWaves[] = {0x1067, 0x4003, 0x4043};
-constexpr const char* kSource = "__kernel void scale(__global float* x) { x[get_global_id(0)] *= 2.0f; }";
+const char* kSource = "__kernel void scale(__global float* x) { x[get_global_id(0)] *= 2.0f; }";
 
-// The first GPU of the first platform that has one, else the first CPU, else the first accelerator.
-cl_device_id FirstDevice() {
-  cl_platform_id platforms[16];
-  cl_uint count = 0;
-  if (clGetPlatformIDs(16, platforms, &count) != CL_SUCCESS) return nullptr;
-  for (cl_device_type kind : {CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_ACCELERATOR}) {
-    for (cl_uint i = 0; i < count && i < 16; ++i) {
-      cl_device_id device = nullptr;
-      if (clGetDeviceIDs(platforms[i], kind, 1, &device, nullptr) == CL_SUCCESS) return device;
-    }
-  }
-  return nullptr;
-}
-
-std::string TextOf(cl_device_id device, cl_device_info what) {
+std::string GetText(cl_device_id device, cl_device_info what) {
   size_t size = 0;
   if (clGetDeviceInfo(device, what, 0, nullptr, &size) != CL_SUCCESS || size == 0) return "";
   std::string text(size, '\0');
@@ -43,96 +27,89 @@ std::string TextOf(cl_device_id device, cl_device_info what) {
 }
 
 // 0 for what the device does not know.
-uint64_t NumberOf(cl_device_id device, cl_device_info what) {
+uint64_t GetNumber(cl_device_id device, cl_device_info what) {
   uint64_t value = 0;  // OpenCL writes 4 or 8 bytes; little endian, either reads right
   return clGetDeviceInfo(device, what, sizeof(value), &value, nullptr) == CL_SUCCESS ? value : 0;
 }
 
-// The one entry point that the co-executor does not need and forward.  The library is loaded already.
-decltype(&clGetKernelWorkGroupInfo) KernelWorkGroupInfo() {
-  const char* named = std::getenv("CODL_OPENCL_LIBRARY");
-  for (const char* name :
-       {named, "libOpenCL.so", "libOpenCL.so.1", "/system/vendor/lib64/libOpenCL.so", "/system/lib64/libOpenCL.so",
-        "/system/vendor/lib64/egl/libGLES_mali.so", "/system/vendor/lib64/libPVROCL.so"}) {
-    if (name == nullptr) continue;
-    if (void* library = dlopen(name, RTLD_NOW | RTLD_NOLOAD)) {
-      return reinterpret_cast<decltype(&clGetKernelWorkGroupInfo)>(dlsym(library, "clGetKernelWorkGroupInfo"));
-    }
-  }
-  return nullptr;
-}
-
-// The wave of a small kernel; 0 where it cannot be asked.
-uint64_t KernelWave(cl_device_id device) {
-  auto* const ask = KernelWorkGroupInfo();
-  if (ask == nullptr) return 0;
+// The wave of a small kernel; 0 if it cannot be queried.
+uint64_t GetKernelWave(cl_context context, cl_device_id device) {
   cl_int error = CL_SUCCESS;
   size_t wave = 0;
-  cl_context context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &error);
-  if (context == nullptr) return 0;
-  if (cl_program program = clCreateProgramWithSource(context, 1, const_cast<const char**>(&kSource), nullptr, &error)) {
-    if (clBuildProgram(program, 1, &device, nullptr, nullptr, nullptr) == CL_SUCCESS) {
-      if (cl_kernel kernel = clCreateKernel(program, "scale", &error)) {
-        if (ask(kernel, device, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, sizeof(wave), &wave, nullptr)) wave = 0;
-        clReleaseKernel(kernel);
-      }
+  cl_program program = clCreateProgramWithSource(context, 1, &kSource, nullptr, &error);
+  if (program == nullptr) return 0;
+  if (clBuildProgram(program, 1, &device, nullptr, nullptr, nullptr) == CL_SUCCESS) {
+    if (cl_kernel kernel = clCreateKernel(program, "scale", &error)) {
+      error = clGetKernelWorkGroupInfo(kernel, device, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, sizeof(wave),
+                                       &wave, nullptr);
+      if (error != CL_SUCCESS) wave = 0;
+      clReleaseKernel(kernel);
     }
-    clReleaseProgram(program);
   }
-  clReleaseContext(context);
+  clReleaseProgram(program);
   return wave;
 }
 
-uint64_t WaveOf(cl_device_id device) {
+uint64_t GetWave(cl_context context, cl_device_id device) {
   for (const cl_device_info what : kWaves) {
-    if (const uint64_t wave = NumberOf(device, what)) return wave;
+    if (const uint64_t wave = GetNumber(device, what)) return wave;
   }
-  return KernelWave(device);
+  return GetKernelWave(context, device);
 }
 
-GpuFacts Ask() {
-  GpuFacts facts;
-  // TVM first: while it starts OpenCL, the driver's threads are given the GPU's cores (opencl/loader.cc).
-  tvm::runtime::TVMRetValue exists;
-  const tvm::Device first{kDLOpenCL, 0};
-  tvm::runtime::DeviceAPI::Get(first)->GetAttr(first, tvm::runtime::kExist, &exists);
-  cl_device_id device = FirstDevice();
-  if (exists.operator int() == 0 || device == nullptr) return facts;
-  facts.found = true;
-  facts.on_cpu = (NumberOf(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
-  facts.name = TextOf(device, CL_DEVICE_NAME);
-  facts.version = TextOf(device, CL_DEVICE_VERSION);
-  facts.extensions = TextOf(device, CL_DEVICE_EXTENSIONS);
-  facts.compute_units = NumberOf(device, CL_DEVICE_MAX_COMPUTE_UNITS);
-  facts.max_work_group = NumberOf(device, CL_DEVICE_MAX_WORK_GROUP_SIZE);
-  facts.local_memory = NumberOf(device, CL_DEVICE_LOCAL_MEM_SIZE);
-  facts.cache = NumberOf(device, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE);
-  facts.wave = WaveOf(device);
-  facts.mhz = NumberOf(device, CL_DEVICE_MAX_CLOCK_FREQUENCY);
-  facts.memory = NumberOf(device, CL_DEVICE_GLOBAL_MEM_SIZE);
-  facts.largest_buffer = NumberOf(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
-  facts.vector_width = NumberOf(device, CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT);
-  facts.images = NumberOf(device, CL_DEVICE_IMAGE_SUPPORT) != 0;
-  facts.image_width = facts.images ? NumberOf(device, CL_DEVICE_IMAGE2D_MAX_WIDTH) : 0;
-  facts.image_height = facts.images ? NumberOf(device, CL_DEVICE_IMAGE2D_MAX_HEIGHT) : 0;
-  facts.device_queues = NumberOf(device, CL_DEVICE_MAX_ON_DEVICE_QUEUES);
-  facts.device_queue_size = NumberOf(device, CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE);
-  facts.device_events = NumberOf(device, CL_DEVICE_MAX_ON_DEVICE_EVENTS);
-  facts.unified = NumberOf(device, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0;
-  const bool svm = (NumberOf(device, CL_DEVICE_SVM_CAPABILITIES) & CL_DEVICE_SVM_FINE_GRAIN_BUFFER) != 0;
-  facts.memory_kind = !facts.unified ? "discrete" : svm ? "svm" : "unified";
-  return facts;
+JsonObject DeviceFacts(cl_context context, cl_device_id device) {
+  const auto number = [device](cl_device_info what) { return GetNumber(device, what); };
+  const std::string name = GetText(device, CL_DEVICE_NAME);
+  const std::string extensions = " " + GetText(device, CL_DEVICE_EXTENSIONS) + " ";
+  const bool adreno = name.find("Adreno") != std::string::npos;
+  const bool on_cpu = (number(CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
+  const cpu_set_t cores = on_cpu ? tvm_codl::ParseCores(std::getenv("CODL_GPU_CORES")) : cpu_set_t{};
+  const bool unified = number(CL_DEVICE_HOST_UNIFIED_MEMORY) != 0;
+  const bool svm = (number(CL_DEVICE_SVM_CAPABILITIES) & CL_DEVICE_SVM_FINE_GRAIN_BUFFER) != 0;
+  const bool images = number(CL_DEVICE_IMAGE_SUPPORT) != 0;
+  const std::vector<uint64_t> image2d = {images ? number(CL_DEVICE_IMAGE2D_MAX_WIDTH) : 0,
+                                         images ? number(CL_DEVICE_IMAGE2D_MAX_HEIGHT) : 0};
+  return {
+      {"gpu_name", Json(name)},
+      {"gpu_target", Json(adreno ? "opencl -device=adreno" : "opencl -device=mali")},
+      {"gpu_version", Json(GetText(device, CL_DEVICE_VERSION))},
+      {"gpu_cores", Json(tvm_codl::ToCores(cores))},
+      {"compute_units", Json(number(CL_DEVICE_MAX_COMPUTE_UNITS))},
+      {"max_work_group", Json(number(CL_DEVICE_MAX_WORK_GROUP_SIZE))},
+      {"local_memory", Json(number(CL_DEVICE_LOCAL_MEM_SIZE))},
+      {"unified_memory", Json(unified)},
+      {"float16", Json(extensions.find(" cl_khr_fp16 ") != std::string::npos)},
+      {"global_mem_cache_size", Json(number(CL_DEVICE_GLOBAL_MEM_CACHE_SIZE))},
+      {"kernel_wave_size", Json(GetWave(context, device))},
+      {"gpu_mhz", Json(number(CL_DEVICE_MAX_CLOCK_FREQUENCY))},
+      {"global_memory", Json(number(CL_DEVICE_GLOBAL_MEM_SIZE))},
+      {"largest_buffer", Json(number(CL_DEVICE_MAX_MEM_ALLOC_SIZE))},
+      {"vector_width", Json(number(CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT))},
+      {"memory_kind", Json(!unified ? "discrete"
+                           : svm    ? "svm"
+                                    : "unified")},
+      {"images", Json(images)},
+      {"image2d", Json(image2d)},
+      {"device_queues", Json(number(CL_DEVICE_MAX_ON_DEVICE_QUEUES))},
+      {"device_queue_size", Json(number(CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE))},
+      {"device_events", Json(number(CL_DEVICE_MAX_ON_DEVICE_EVENTS))},
+  };
 }
 
 }  // namespace
 
-GpuFacts AskGpu() {
+JsonObject GpuFacts() {
   try {
-    return Ask();
+    auto* workspace = tvm::runtime::cl::OpenCLWorkspace::Global();
+    workspace->Init();
+    if (!workspace->devices.empty()) {
+      const cl_device_id device = workspace->devices.front();
+      return DeviceFacts(workspace->contexts[workspace->device_to_platform[device]], device);
+    }
   } catch (const std::exception& error) {
-    Say(std::string("no OpenCL: ") + error.what());
-    return {};
+    Log(std::string("no OpenCL: ") + error.what());
   }
+  return {{"gpu_name", Json("")}, {"gpu_target", Json("")}, {"unified_memory", Json(false)}};
 }
 
 }  // namespace codl_server

@@ -1,5 +1,5 @@
-// The server process: it waits for clients with one thread and serves each in a process of its own, one after the other
-// as a phone does: two at once would measure each other.
+// The server: one thread waits for clients and serves one after the other, each in a process of its own.  Two at once
+// would disturb each other's measurements.
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,13 +11,10 @@
 #include <memory>
 #include <vector>
 
-#include "about.h"
-#include "environment.h"
-#include "front.h"
-#include "json.h"
+#include "facts.h"
+#include "listener.h"
 #include "log.h"
 #include "options.h"
-#include "serve_session.h"
 #include "session.h"
 
 namespace {
@@ -27,9 +24,9 @@ using namespace codl_server;
 
 // The exit codes of tvm_codl's command line.
 constexpr int kUsageFailure = 2, kDeviceFailure = 3;
-constexpr double kRest = 1.0;  // s after a session that could not be begun
+constexpr double kPause = 1.0;  // s after a session that could not start
 
-fs::path Temporary() {
+fs::path TemporaryFolder() {
   if (const char* named = std::getenv("TMPDIR"); named != nullptr && *named != '\0') return named;
 #ifdef __ANDROID__
   return "/data/local/tmp";
@@ -38,68 +35,70 @@ fs::path Temporary() {
 #endif
 }
 
-// The folder of the sessions' folders; removed with the server where it made it.
+// The parent of the sessions' folders; removed at the end if the server made it.
 class WorkFolder {
  public:
-  explicit WorkFolder(const std::string& named) : mine_(named.empty()) {
-    if (!mine_) {
-      path_ = fs::absolute(named);
+  explicit WorkFolder(const std::string& given) : own_(given.empty()) {
+    if (!own_) {
+      path_ = fs::absolute(given);
       fs::create_directories(path_);
       return;
     }
-    RemoveStale(Temporary());
-    std::string pattern = Temporary() / ("tvm-codl-" + std::to_string(getpid()) + "-XXXXXX");
+    RemoveStale(TemporaryFolder());
+    std::string pattern = TemporaryFolder() / ("tvm-codl-" + std::to_string(getpid()) + "-XXXXXX");
     if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error(SystemError(pattern));
     path_ = pattern;
   }
   ~WorkFolder() {
     std::error_code ignored;
-    if (mine_) fs::remove_all(path_, ignored);
+    if (own_) fs::remove_all(path_, ignored);
   }
   WorkFolder(const WorkFolder&) = delete;
   WorkFolder& operator=(const WorkFolder&) = delete;
   const fs::path& path() const { return path_; }
 
  private:
-  bool mine_;
+  bool own_;
   fs::path path_;
 };
 
-std::unique_ptr<Front> OpenFront(const Options& options) {
-  JsonObject about;
-  about.Add("key", options.key).Add("build_id", BuildId());
-  std::unique_ptr<Front> front;
-  std::string words = "serving key=" + options.key;
+// Opens the listener and prints where it serves: a line of JSON on stdout, and the log.
+std::unique_ptr<Listener> OpenListener(const Options& options) {
+  JsonObject about = {{"key", Json(options.key)}, {"build_id", Json(BuildId())}};
+  std::unique_ptr<Listener> listener;
+  std::string line = "serving key=" + options.key;
   if (options.proxy) {
-    front = std::make_unique<Proxied>(*options.proxy, options.key);
-    about.Add("proxy", options.proxy->text());
-    words += " proxy=" + options.proxy->text();
+    listener = std::make_unique<ProxyListener>(*options.proxy, options.key);
+    about["proxy"] = Json(options.proxy->text());
+    line += " proxy=" + options.proxy->text();
   } else {
-    Fd listener = Listen(options.host, options.port, options.port_end);
-    const uint16_t port = PortOf(listener.get());
-    std::optional<TrackerLink> tracker;
+    Fd socket = Listen(options.host, options.port, options.port_end);
+    const uint16_t port = PortOf(socket.get());
+    std::optional<TrackerClient> tracker;
     if (options.tracker) tracker.emplace(*options.tracker, options.key, port, options.custom_addr);
-    about.Add("host", options.host).Add("port", static_cast<int>(port));
-    about.Add("tracker", options.tracker ? options.tracker->text() : "");
-    words += " host=" + options.host + " port=" + std::to_string(port);
-    if (options.tracker) words += " tracker=" + options.tracker->text();
-    front = std::make_unique<Listening>(std::move(listener), options.key, std::move(tracker));
+    about["host"] = Json(options.host);
+    about["port"] = Json(port);
+    about["tracker"] = Json(options.tracker ? options.tracker->text() : "");
+    line += " host=" + options.host + " port=" + std::to_string(port);
+    if (options.tracker) line += " tracker=" + options.tracker->text();
+    listener = std::make_unique<PortListener>(std::move(socket), options.key, std::move(tracker));
   }
-  std::printf("%s\n", about.text().c_str());
+  std::printf("%s\n", Json(about).serialize().c_str());
   std::fflush(stdout);
-  Say(words);
-  return front;
+  Log(line);
+  return listener;
 }
 
-// How a session went.  One that could not be begun, for want of memory or processes, costs that client only.
-std::string Outcome(Events* events, Front* front, const Client& client, const fs::path& folder, const Limits& limits) {
+// Serves a client; returns in words how its session ended.  A failure to start it only affects this client.
+std::string ServeClient(Events* events, Listener* listener, const Client& client, const fs::path& folder,
+                        const Limits& limits) {
   try {
-    return RunSession(events, front, client, folder, limits, ServeSession);
+    return RunSession(events, listener, client, folder, limits);
   } catch (const Stop&) {
     throw;
   } catch (const std::exception& error) {
     std::vector<pollfd> none;
-    events->Wait(&none, kRest);
+    events->Wait(&none, kPause);
     return std::string("was not served: ") + error.what();
   }
 }
@@ -107,20 +106,20 @@ std::string Outcome(Events* events, Front* front, const Client& client, const fs
 void Serve(const Options& options) {
   Events events(options.parent);
   const WorkFolder work(options.work_dir);
-  const std::unique_ptr<Front> front = OpenFront(options);
+  const std::unique_ptr<Listener> listener = OpenListener(options);
   try {
     for (int count = 1;; ++count) {
-      const Client client = front->Next(&events);
+      const Client client = listener->Next(&events);
       const std::string session = "session " + std::to_string(count);
       char limit[48] = "";
       if (client.limit > 0) std::snprintf(limit, sizeof(limit), ", at most %g s", client.limit);
-      Say(session + " from " + client.peer + limit);
-      // Another server may have left some in the same folder.
+      Log(session + " from " + client.peer + limit);
+      // Other servers may use the same folder.
       const fs::path folder = work.path() / ("session-" + std::to_string(getpid()) + "-" + std::to_string(count));
-      Say(session + " " + Outcome(&events, front.get(), client, folder, options.limits));
+      Log(session + " " + ServeClient(&events, listener.get(), client, folder, options.limits));
     }
   } catch (const Stop& stop) {
-    Say(stop.what());
+    Log(stop.what());
   }
 }
 
@@ -140,9 +139,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n\n%s", error.what(), kUsage);
     return kUsageFailure;
   } catch (const std::exception& error) {
-    std::printf("%s\n", JsonObject().Add("error", error.what()).text().c_str());
+    std::printf("%s\n", Json(JsonObject{{"error", Json(std::string(error.what()))}}).serialize().c_str());
     std::fflush(stdout);
-    Say(error.what());
+    Log(error.what());
     return kDeviceFailure;
   }
 }

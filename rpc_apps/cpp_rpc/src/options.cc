@@ -32,7 +32,7 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 
-long Whole(const std::string& name, const std::string& text, long least, long most) {
+long ParseInteger(const std::string& name, const std::string& text, long least, long most) {
   char* end = nullptr;
   const long value = std::strtol(text.c_str(), &end, 10);
   if (text.empty() || *end != '\0' || value < least || value > most) {
@@ -42,7 +42,7 @@ long Whole(const std::string& name, const std::string& text, long least, long mo
   return value;
 }
 
-double Seconds(const std::string& name, const std::string& text) {
+double ParseSeconds(const std::string& name, const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   if (text.empty() || *end != '\0' || !std::isfinite(value) || value < 0) {
@@ -58,7 +58,7 @@ Address ParseAddress(const std::string& text) {
   if (colon == std::string::npos || colon == 0) throw UsageError("'" + text + "' is not host:port");
   std::string host = text.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  const long port = Whole("the port of " + text, text.substr(colon + 1), 0, 65535);
+  const long port = ParseInteger("the port of " + text, text.substr(colon + 1), 0, 65535);
   return {host, static_cast<uint16_t>(port)};
 }
 
@@ -66,7 +66,7 @@ Options Parse(int argc, char** argv) {
   Options options;
   using Take = std::function<void(const std::string& name, const std::string& value)>;
   constexpr long kMostMiB = 1 << 24;
-  const std::map<std::string, Take> known = {
+  const std::map<std::string, Take> takers = {
       {"--listen",
        [&](auto&, auto& value) {
          const Address address = ParseAddress(value);
@@ -74,23 +74,25 @@ Options Parse(int argc, char** argv) {
          options.port = address.port;
        }},
       {"--host", [&](auto&, auto& value) { options.host = value; }},
-      {"--port", [&](auto& name, auto& value) { options.port = static_cast<int>(Whole(name, value, 0, 65535)); }},
+      {"--port",
+       [&](auto& name, auto& value) { options.port = static_cast<int>(ParseInteger(name, value, 0, 65535)); }},
       {"--port-end",
-       [&](auto& name, auto& value) { options.port_end = static_cast<int>(Whole(name, value, 0, 65536)); }},
+       [&](auto& name, auto& value) { options.port_end = static_cast<int>(ParseInteger(name, value, 0, 65536)); }},
       {"--tracker", [&](auto&, auto& value) { options.tracker = ParseAddress(value); }},
       {"--proxy", [&](auto&, auto& value) { options.proxy = ParseAddress(value); }},
       {"--key", [&](auto&, auto& value) { options.key = value; }},
       {"--custom-addr", [&](auto&, auto& value) { options.custom_addr = value; }},
       {"--work-dir", [&](auto&, auto& value) { options.work_dir = value; }},
-      {"--parent", [&](auto& name, auto& value) { options.parent = static_cast<int>(Whole(name, value, 1, 1 << 30)); }},
-      {"--session-timeout", [&](auto& name, auto& value) { options.limits.session_s = Seconds(name, value); }},
+      {"--parent",
+       [&](auto& name, auto& value) { options.parent = static_cast<int>(ParseInteger(name, value, 1, 1 << 30)); }},
+      {"--session-timeout", [&](auto& name, auto& value) { options.limits.session_s = ParseSeconds(name, value); }},
       {"--max-packet-mb",
        [&](auto& name, auto& value) {
-         options.limits.packet_bytes = kMiB * static_cast<uint64_t>(Whole(name, value, 1, kMostMiB));
+         options.limits.packet_bytes = kMiB * static_cast<uint64_t>(ParseInteger(name, value, 1, kMostMiB));
        }},
       {"--session-memory-mb",
        [&](auto& name, auto& value) {
-         options.limits.memory_bytes = kMiB * static_cast<uint64_t>(Whole(name, value, 0, kMostMiB));
+         options.limits.memory_bytes = kMiB * static_cast<uint64_t>(ParseInteger(name, value, 0, kMostMiB));
        }},
   };
   for (int i = 1; i < argc; ++i) {
@@ -105,10 +107,10 @@ Options Parse(int argc, char** argv) {
     }
     const size_t equals = word.find('=');
     const std::string name = word.substr(0, equals);
-    const auto found = known.find(name);
-    if (found == known.end()) throw UsageError("there is no option " + name);
+    const auto taker = takers.find(name);
+    if (taker == takers.end()) throw UsageError("there is no option " + name);
     if (equals == std::string::npos && i + 1 == argc) throw UsageError(name + " takes a value");
-    found->second(name, equals == std::string::npos ? std::string(argv[++i]) : word.substr(equals + 1));
+    taker->second(name, equals == std::string::npos ? std::string(argv[++i]) : word.substr(equals + 1));
   }
   if (options.tracker && options.proxy) throw UsageError("--tracker and --proxy exclude each other");
   if (options.key.empty() || options.key.size() > 256 ||

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "session.h"
-#include "socket.h"
 
 namespace codl_server {
 
@@ -22,7 +21,7 @@ struct Options {
   int port = 9090, port_end = 9199;
   std::optional<Address> tracker, proxy;
   std::string key = "codl";
-  std::string custom_addr;  // where clients of the tracker are told to come to
+  std::string custom_addr;  // the address that the tracker gives to clients
   std::string work_dir;
   int parent = 0;
   Limits limits;

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "opening.h"
+#include "handshake.h"
 
 namespace codl_server {
 
-uint64_t UsualPacket() {
+uint64_t DefaultPacketLimit() {
   constexpr uint64_t kMiB = 1 << 20;
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
   if (pages <= 0 || page <= 0) return 256 * kMiB;

@@ -15,9 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "about.h"
 #include "facts.h"
-#include "opening.h"
+#include "handshake.h"
 #include "packets.h"
 
 namespace codl_server {
@@ -32,11 +31,11 @@ using tvm::runtime::Registry;
 using tvm::runtime::TVMArgs;
 using tvm::runtime::TVMRetValue;
 
-constexpr int kFirstWordMs = 10000;     // a client that shook hands sends its first packet at once
-constexpr size_t kPartBytes = 1 << 20;  // read at once
+constexpr int kFirstPacketMs = 10000;   // a client sends its first packet right after the handshake
+constexpr size_t kReadBytes = 1 << 20;  // at once
 
-// Where an uploaded file lies; a name that leads out of the session's folder is refused.  Of a whole path the last part
-// is meant: AutoTVM's runner removes a library by the path that it has with the client.
+// The path of an uploaded file; throws for a name outside the session's folder.  Of an absolute path only the file's
+// name counts: AutoTVM's runner removes a library by its path on the client.
 std::string PathOf(const fs::path& folder, const std::string& name) {
   const fs::path given(name);
   const fs::path home = fs::weakly_canonical(folder);
@@ -58,7 +57,7 @@ Module Load(const fs::path& folder, const std::string& name) {
   return Module::LoadFromFile(path, "");
 }
 
-// Runs each function of a library once, on arguments that hold nothing: drivers compile a kernel when it first runs.
+// Runs each function of a library once on empty arguments: drivers compile a kernel at its first run.
 // `functions` and `arguments` are JSON: names, and the shape and type of each argument.
 void WarmUp(const Module& module, const std::string& functions, const std::string& arguments) {
   picojson::value names, given;
@@ -89,12 +88,12 @@ void WarmUp(const Module& module, const std::string& functions, const std::strin
   tvm::runtime::DeviceAPI::Get(device)->StreamSync(device, nullptr);
 }
 
-// The connection, as TVM's endpoint reads and writes it; packets are looked at as they pass (packets.h).
+// The connection for TVM's endpoint; checks packets as they pass (packets.h).
 class Channel {
  public:
-  Channel(int conn, uint64_t longest) : conn_(conn), packets_(longest), part_(kPartBytes) {}
+  Channel(int conn, uint64_t longest) : conn_(conn), packets_(longest), part_(kReadBytes) {}
 
-  // At most `size` bytes; none at the end.
+  // At most `size` bytes; none at the connection's end.
   TVMByteArray Receive(size_t size) {
     const size_t most = std::min(packets_.Allowed(size), part_.size());
     ssize_t got = 0;
@@ -106,7 +105,7 @@ class Channel {
     return {part_.data(), static_cast<size_t>(got)};
   }
 
-  // How many bytes were sent, or -1, of which TVM makes an error of its own: this is also called by a destructor.
+  // The number of bytes sent, or -1, which TVM reports itself.  Must not throw: a destructor calls it too.
   int64_t Send(const TVMByteArray& bytes) {
     ssize_t sent = 0;
     do {
@@ -134,12 +133,12 @@ void ServeSession(int conn, const fs::path& folder, const Limits& limits) {
       .set_body_typed([](Module module, std::string, std::string functions, std::string arguments) {
         WarmUp(module, functions, arguments);
       });
-  // As std::string: of a TVM object a client would get a handle only.
+  // As std::string: of a TVM object a client would get only a handle.
   Registry::Register("codl.profile", true).set_body_typed([] { return ProfileJson(); });
   Registry::Register("codl.build", true).set_body_typed([limits] { return BuildJson(limits); });
 
   pollfd first{conn, POLLIN, 0};
-  if (poll(&first, 1, kFirstWordMs) == 0) throw Refused("the client shook hands and says nothing");
+  if (poll(&first, 1, kFirstPacketMs) == 0) throw Refused("the client shook hands and says nothing");
   Channel channel(conn, limits.packet_bytes);
   const PackedFunc send([&channel](TVMArgs args, TVMRetValue* rv) {
     *rv = channel.Send(*static_cast<TVMByteArray*>(args[0].value().v_handle));

@@ -1,4 +1,4 @@
-// What a session's process does: TVM's server loop, and the functions that clients of tvm_codl call.
+// A session's work: TVM's server loop, and the functions that clients of tvm_codl call.
 #ifndef TVM_CODL_SERVER_SERVE_SESSION_H_
 #define TVM_CODL_SERVER_SERVE_SESSION_H_
 
@@ -8,7 +8,7 @@
 
 namespace codl_server {
 
-// Returns when the client has closed the session in good order.
+// Returns when the client has closed the session.
 void ServeSession(int conn, const std::filesystem::path& folder, const Limits& limits);
 
 }  // namespace codl_server

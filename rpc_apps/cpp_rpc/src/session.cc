@@ -17,6 +17,7 @@
 
 #include "log.h"
 #include "opencl/affinity.h"
+#include "serve_session.h"
 
 namespace codl_server {
 
@@ -24,23 +25,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kWatch = 0.5;  // s between looks at a session
+constexpr double kCheck = 0.5;  // s between checks of a session
 constexpr double kGone = 2.0;   // s that a session may outlive its client
-constexpr double kReap = 5.0;   // s that a killed process may take to vanish; inside a broken driver it takes for ever
+constexpr double kReap = 5.0;   // s that a killed process may take to end; in a broken driver it never does
 
-// Kills what is left of a session, its children included, and removes its folder.
-class Remains {
+// Kills a session's process group and removes its folder at the end of a scope.
+class SessionProcess {
  public:
-  Remains(pid_t pid, fs::path folder) : pid_(pid), folder_(std::move(folder)) {}
-  ~Remains() {
+  SessionProcess(pid_t pid, fs::path folder) : pid_(pid), folder_(std::move(folder)) {}
+  ~SessionProcess() {
     kill(-pid_, SIGKILL);
     if (!reaped_) Reap();
     std::error_code ignored;
     fs::remove_all(folder_, ignored);
   }
-  Remains(const Remains&) = delete;
-  Remains& operator=(const Remains&) = delete;
-  // Whether the process has ended, and how.
+  SessionProcess(const SessionProcess&) = delete;
+  SessionProcess& operator=(const SessionProcess&) = delete;
+  // Whether the process has ended; then sets its status.
   bool Ended(int* status) { return reaped_ = waitpid(pid_, status, WNOHANG) == pid_; }
 
  private:
@@ -49,7 +50,7 @@ class Remains {
     for (const Clock::time_point deadline = In(kReap); SecondsUntil(deadline) > 0; usleep(10000)) {
       if (waitpid(pid_, nullptr, WNOHANG) != 0) return;
     }
-    Say("process " + std::to_string(pid_) + " does not die: a driver holds it. It is left behind");
+    Log("process " + std::to_string(pid_) + " does not die: a driver holds it. It is left behind");
   }
 
   pid_t pid_;
@@ -57,58 +58,60 @@ class Remains {
   bool reaped_ = false;
 };
 
-void LimitTo(uint64_t bytes) {
+void LimitMemory(uint64_t bytes) {
   const rlimit most{static_cast<rlim_t>(bytes), static_cast<rlim_t>(bytes)};
   if (setrlimit(RLIMIT_DATA, &most) != 0) throw std::runtime_error(SystemError("setrlimit"));
 }
 
-// If memory runs out, the session is what the kernel ends, and not the server.
-void OfferToTheKernel() {
+// If memory runs out, the kernel is to kill the session and not the server.
+void PreferForOomKill() {
   if (std::FILE* file = std::fopen("/proc/self/oom_score_adj", "w")) {
     std::fputs("500", file);
     std::fclose(file);
   }
 }
 
-[[noreturn]] void Become(Events* events, Front* front, int conn, const fs::path& folder, const Limits& limits,
-                         const Work& work, pid_t server) {
+// The child's side of the fork.
+[[noreturn]] void RunChild(Events* events, Listener* listener, int conn, const fs::path& folder, const Limits& limits,
+                           pid_t server) {
   int status = 1;
   try {
     setpgid(0, 0);
     for (int number : {SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGSEGV, SIGABRT, SIGPIPE}) signal(number, SIG_DFL);
-    events->GiveUp();
+    events->Release();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != server) _exit(1);  // it ended before the kernel was asked
-    front->Close();
-    OfferToTheKernel();
-    if (limits.memory_bytes != 0) LimitTo(limits.memory_bytes);
+    if (getppid() != server) _exit(1);  // it ended before prctl
+    listener->Close();
+    PreferForOomKill();
+    if (limits.memory_bytes != 0) LimitMemory(limits.memory_bytes);
     // For good: the process ends with _exit.
-    [[maybe_unused]] const auto* cores = new tvm_codl::ScopedAffinity(std::getenv("CODL_CPU_CORES"));
+    [[maybe_unused]] const auto* cores =
+        new tvm_codl::ScopedAffinity(tvm_codl::ParseCores(std::getenv("CODL_CPU_CORES")));
     fs::create_directories(folder);
     fs::permissions(folder, fs::perms::owner_all);
     fs::current_path(folder);
     setenv("TMPDIR", folder.c_str(), 1);
     fcntl(conn, F_SETFL, fcntl(conn, F_GETFL) & ~O_NONBLOCK);
-    work(conn, folder, limits);
+    ServeSession(conn, folder, limits);
     status = 0;
   } catch (const std::exception& error) {
-    Say(std::string("session failed: ") + error.what());
+    Log(std::string("session failed: ") + error.what());
   } catch (...) {
-    Say("session failed");
+    Log("session failed");
   }
   std::fflush(nullptr);
   // Without destructors: the order in which TVM and an OpenCL driver take themselves down is not defined.
   _exit(status);
 }
 
-std::string Words(int status) {
+std::string Describe(int status) {
   if (WIFSIGNALED(status)) {
     const int number = WTERMSIG(status);
     constexpr std::pair<int, const char*> kNames[] = {{SIGKILL, "SIGKILL"}, {SIGSEGV, "SIGSEGV"}, {SIGABRT, "SIGABRT"},
                                                       {SIGBUS, "SIGBUS"},   {SIGILL, "SIGILL"},   {SIGFPE, "SIGFPE"},
                                                       {SIGTERM, "SIGTERM"}, {SIGTRAP, "SIGTRAP"}};
-    for (const auto& [known, name] : kNames) {
-      if (known == number) return std::string("crashed: ") + name;
+    for (const auto& [signal, name] : kNames) {
+      if (signal == number) return std::string("crashed: ") + name;
     }
     return "crashed: signal " + std::to_string(number);
   }
@@ -118,18 +121,18 @@ std::string Words(int status) {
 
 }  // namespace
 
-std::string RunSession(Events* events, Front* front, const Client& client, const fs::path& folder, const Limits& limits,
-                       const Work& work) {
-  NoticeSilence(client.conn.get());
+std::string RunSession(Events* events, Listener* listener, const Client& client, const fs::path& folder,
+                       const Limits& limits) {
+  KeepAlive(client.conn.get());
   // An earlier one that did not die when it was killed may have died since.
   while (waitpid(-1, nullptr, WNOHANG) > 0) continue;
   std::fflush(nullptr);
   const pid_t server = getpid();
   const pid_t pid = fork();  // the server has one thread
   if (pid < 0) throw std::runtime_error(SystemError("fork"));
-  if (pid == 0) Become(events, front, client.conn.get(), folder, limits, work, server);
+  if (pid == 0) RunChild(events, listener, client.conn.get(), folder, limits, server);
   setpgid(pid, pid);
-  Remains remains(pid, folder);
+  SessionProcess session(pid, folder);
   const double limit = client.limit == 0       ? limits.session_s
                        : limits.session_s == 0 ? client.limit
                                                : std::min(client.limit, limits.session_s);
@@ -137,23 +140,23 @@ std::string RunSession(Events* events, Front* front, const Client& client, const
   Clock::time_point gone = Clock::time_point::max();
   std::string killed;
   int status = 0;
-  while (!remains.Ended(&status)) {
+  while (!session.Ended(&status)) {
     const Clock::time_point now = Clock::now();
     pollfd left{client.conn.get(), POLLRDHUP, 0};
     if (gone == Clock::time_point::max() && poll(&left, 1, 0) > 0) gone = In(kGone);
     if (now > deadline || now > gone) {
       killed = now > deadline ? "was killed at its time limit" : "was killed: its client had gone";
       kill(pid, SIGKILL);
-      // For one that does not die (Remains waits a while) holds the connection, too.
+      // A process that does not die holds the connection open.
       shutdown(client.conn.get(), SHUT_RDWR);
       break;
     }
     // A child's end cuts the wait short.
     std::vector<pollfd> none;
-    const double until = deadline == Clock::time_point::max() ? kWatch : SecondsUntil(deadline);
-    events->Wait(&none, std::max(0.01, std::min(kWatch, until)));
+    const double until = deadline == Clock::time_point::max() ? kCheck : SecondsUntil(deadline);
+    events->Wait(&none, std::max(0.01, std::min(kCheck, until)));
   }
-  return killed.empty() ? Words(status) : killed;
+  return killed.empty() ? Describe(status) : killed;
 }
 
 void RemoveStale(const fs::path& parent) {

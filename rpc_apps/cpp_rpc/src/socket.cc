@@ -19,7 +19,7 @@ namespace codl_server {
 
 namespace {
 
-constexpr double kWatch = 0.5;  // s; how long the server may outlive the process that it belongs to
+constexpr double kParentCheck = 0.5;  // s; how long the server may outlive its parent process
 constexpr int kBacklog = 256;
 
 sigset_t Signals() {
@@ -29,24 +29,31 @@ sigset_t Signals() {
   return set;
 }
 
-using Found = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-Found Resolve(const std::string& host, int port, int flags) {
+Addresses Resolve(const std::string& host, int port, int flags) {
   addrinfo wanted{};
   wanted.ai_socktype = SOCK_STREAM;
   wanted.ai_flags = flags;
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found);
+  addrinfo* first = nullptr;
+  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &first);
   if (error != 0) throw SocketError(host + ": " + gai_strerror(error));
-  return Found(found, &freeaddrinfo);
+  return Addresses(first, &freeaddrinfo);
 }
 
-std::string Named(const sockaddr* address, socklen_t length) {
+std::string ToText(const sockaddr* address, socklen_t length) {
   char host[NI_MAXHOST], port[NI_MAXSERV];
   if (getnameinfo(address, length, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return "unknown";
   }
   return std::string(host) + ":" + port;
+}
+
+// After a send or recv that failed: waits for the socket, or throws SocketError for an error and after the deadline.
+void WaitToRetry(Events* events, int fd, short what, Clock::time_point deadline, const char* late) {
+  if (errno != EAGAIN && errno != EINTR) throw SocketError(std::strerror(errno));
+  if (SecondsUntil(deadline) <= 0) throw SocketError(late);
+  events->Wait(fd, what, SecondsUntil(deadline));
 }
 
 }  // namespace
@@ -71,7 +78,7 @@ Events::Events(int parent) : parent_(parent) {
   if (!signals_) throw std::runtime_error(SystemError("signalfd"));
 }
 
-void Events::GiveUp() {
+void Events::Release() {
   signals_.Close();
   const sigset_t set = Signals();
   sigprocmask(SIG_UNBLOCK, &set, nullptr);
@@ -83,7 +90,8 @@ void Events::Wait(std::vector<pollfd>* sockets, double seconds) {
   while (true) {
     if (parent_ != 0 && getppid() != parent_) throw Stop("the process that this phone belongs to has ended");
     const double left = std::max(0.0, SecondsUntil(deadline));
-    const int ready = poll(sockets->data(), sockets->size(), static_cast<int>(std::ceil(1e3 * std::min(left, kWatch))));
+    const int ready =
+        poll(sockets->data(), sockets->size(), static_cast<int>(std::ceil(1e3 * std::min(left, kParentCheck))));
     if (ready < 0 && errno != EINTR) throw std::runtime_error(SystemError("poll"));
     signalfd_siginfo info;
     bool child = false;
@@ -99,9 +107,9 @@ void Events::Wait(std::vector<pollfd>* sockets, double seconds) {
 bool Events::Wait(int fd, short what, double seconds) {
   const Clock::time_point deadline = In(seconds);
   do {
-    std::vector<pollfd> one{{fd, what, 0}};
-    Wait(&one, std::max(0.0, SecondsUntil(deadline)));
-    if (one[0].revents != 0) return true;
+    std::vector<pollfd> sockets{{fd, what, 0}};
+    Wait(&sockets, std::max(0.0, SecondsUntil(deadline)));
+    if (sockets[0].revents != 0) return true;
   } while (SecondsUntil(deadline) > 0);
   return false;
 }
@@ -117,11 +125,11 @@ void Events::Sleep(double seconds) {
 Fd Listen(const std::string& host, int port, int port_end) {
   std::string last = "no port to try";
   for (int candidate = port; candidate == port || (port != 0 && candidate < port_end); ++candidate) {
-    const Found found = Resolve(host, candidate, AI_PASSIVE);
-    Fd listener(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const Addresses addresses = Resolve(host, candidate, AI_PASSIVE);
+    Fd listener(socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const int yes = 1;
     if (listener && setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0 &&
-        bind(listener.get(), found->ai_addr, found->ai_addrlen) == 0 && listen(listener.get(), kBacklog) == 0) {
+        bind(listener.get(), addresses->ai_addr, addresses->ai_addrlen) == 0 && listen(listener.get(), kBacklog) == 0) {
       return listener;
     }
     last = std::strerror(errno);
@@ -142,17 +150,17 @@ std::string PeerOf(int connection) {
   sockaddr_storage address{};
   socklen_t length = sizeof(address);
   if (getpeername(connection, reinterpret_cast<sockaddr*>(&address), &length) != 0) return "unknown";
-  return Named(reinterpret_cast<sockaddr*>(&address), length);
+  return ToText(reinterpret_cast<sockaddr*>(&address), length);
 }
 
 Fd Dial(Events* events, const Address& where, double seconds) {
   const Clock::time_point deadline = In(seconds);
-  const Found found = Resolve(where.host, where.port, 0);
+  const Addresses addresses = Resolve(where.host, where.port, 0);
   std::string last = "no address";
-  for (const addrinfo* one = found.get(); one != nullptr; one = one->ai_next) {
-    Fd conn(socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
+    Fd conn(socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!conn) continue;
-    int error = connect(conn.get(), one->ai_addr, one->ai_addrlen) == 0 ? 0 : errno;
+    int error = connect(conn.get(), address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
       error = ETIMEDOUT;
       if (events->Wait(conn.get(), POLLOUT, SecondsUntil(deadline))) {
@@ -161,8 +169,8 @@ Fd Dial(Events* events, const Address& where, double seconds) {
       }
     }
     if (error == 0) {
-      const int yes = 1;
-      setsockopt(conn.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+      SendAtOnce(conn.get());
+      KeepAlive(conn.get());
       return conn;
     }
     last = std::strerror(error);
@@ -176,12 +184,8 @@ void SendAll(Events* events, int fd, std::string_view bytes, double seconds) {
     const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent > 0) {
       bytes.remove_prefix(static_cast<size_t>(sent));
-    } else if (errno != EAGAIN && errno != EINTR) {
-      throw SocketError(std::strerror(errno));
-    } else if (SecondsUntil(deadline) <= 0) {
-      throw SocketError("the peer takes nothing");
     } else {
-      events->Wait(fd, POLLOUT, SecondsUntil(deadline));
+      WaitToRetry(events, fd, POLLOUT, deadline, "the peer takes nothing");
     }
   }
 }
@@ -196,18 +200,19 @@ std::string ReadExactly(Events* events, int fd, size_t size, double seconds) {
       bytes.append(part, static_cast<size_t>(got));
     } else if (got == 0) {
       throw SocketError("the peer closed the connection");
-    } else if (errno != EAGAIN && errno != EINTR) {
-      throw SocketError(std::strerror(errno));
-    } else if (SecondsUntil(deadline) <= 0) {
-      throw SocketError("the peer says nothing");
     } else {
-      events->Wait(fd, POLLIN, SecondsUntil(deadline));
+      WaitToRetry(events, fd, POLLIN, deadline, "the peer says nothing");
     }
   }
   return bytes;
 }
 
-void NoticeSilence(int fd) {
+void SendAtOnce(int fd) {
+  const int yes = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+}
+
+void KeepAlive(int fd) {
   const int yes = 1;
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes));
   constexpr std::pair<int, int> kOptions[] = {{TCP_KEEPIDLE, 60}, {TCP_KEEPINTVL, 15}, {TCP_KEEPCNT, 4}};

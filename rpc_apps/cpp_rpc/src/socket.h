@@ -1,4 +1,4 @@
-// Sockets that close themselves, and a wait that signals end.
+// Sockets owned by a scope, and waits that signals interrupt.
 #ifndef TVM_CODL_SERVER_SOCKET_H_
 #define TVM_CODL_SERVER_SOCKET_H_
 
@@ -47,7 +47,7 @@ struct Address {
   std::string text() const;  // host:port, [host]:port for IPv6
 };
 
-// A signal asked the server to end, or the process it belongs to has ended.
+// A signal asked the server to end, or its parent process has ended.
 class Stop : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -57,19 +57,19 @@ class SocketError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Waits for sockets and for signals at once.
+// Waits for sockets and signals at once.
 class Events {
  public:
-  // Blocks SIGTERM, SIGINT, SIGHUP and SIGCHLD, which are taken by Wait alone.  With `parent`, Wait also stops when
-  // that process has ended.
+  // Blocks SIGTERM, SIGINT, SIGHUP and SIGCHLD, which only Wait then receives.  With `parent` (0: none), Wait also
+  // stops when that process has ended.
   explicit Events(int parent);
-  // Waits for one of the sockets (poll's own fields say which), a child's end or the time.  Throws Stop.
+  // Until one of the sockets is ready (see poll's fields), a child ends or the time is over.  Throws Stop.
   void Wait(std::vector<pollfd>* sockets, double seconds);
-  // Whether the socket is ready before the time.
+  // Whether the socket became ready in time.
   bool Wait(int fd, short what, double seconds);
   void Sleep(double seconds);
-  // In a session's process, which takes its signals as any other.
-  void GiveUp();
+  // Restores normal signals, for a session's process.
+  void Release();
 
  private:
   Fd signals_;
@@ -81,15 +81,17 @@ Fd Listen(const std::string& host, int port, int port_end);
 uint16_t PortOf(int listener);
 std::string PeerOf(int connection);
 
-// Throws SocketError where nobody answers within `seconds`.
+// A connection that notices when the peer's machine vanishes.  Throws SocketError without an answer in `seconds`.
 Fd Dial(Events* events, const Address& where, double seconds);
 void SendAll(Events* events, int fd, std::string_view bytes, double seconds);
 std::string ReadExactly(Events* events, int fd, size_t size, double seconds);
 
-// Lets the connection end when the peer's machine has vanished, instead of never.
-void NoticeSilence(int fd);
+// Small packets are not held back.
+void SendAtOnce(int fd);
+// TCP keepalive: ends the connection if the peer's machine has vanished.
+void KeepAlive(int fd);
 
-// What errno says.
+// `what`, and errno in words.
 std::string SystemError(const std::string& what);
 
 }  // namespace codl_server

@@ -43,10 +43,10 @@ def test_a_session_that_does_not_die_is_left_behind(
     with near, far, monkeypatch.context() as patched:
         patched.setattr(os, "kill", deaf)
         patched.setattr(os, "killpg", deaf)
-        assert server._outcome(child, near, never, 0.01) == "was killed at its time limit"
+        assert server._await_end(child, near, never, 0.01) == "was killed at its time limit"
         assert far.recv(1) == b"", "the client sees the end, whoever else holds the connection"
         assert not session.end(child, tmp_path / "session", patience_s=0.05)
     assert not (tmp_path / "session").exists()
     os.kill(child, signal.SIGKILL)
     assert session.end(child, tmp_path / "session", patience_s=10)
-    assert session.reaped(child), "and before"
+    assert session.has_ended(child), "and before"

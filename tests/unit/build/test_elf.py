@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import struct
 import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.examples import examples
 from tvm_codl.build.elf import check_android, check_library, read_linked
 from tvm_codl.errors import UserError
 from tvm_codl.runtime.platforms import PAGE_BYTES
@@ -30,12 +34,12 @@ def arch(library: bytes) -> str:
     return {62: "x86_64", 183: "aarch64"}[int.from_bytes(library[18:20], "little")]
 
 
-def refused(path: Path, content: bytes, words: str, arch: str = "x86_64") -> None:
+def refused(path: Path, content: bytes, evidence: str, arch: str = "x86_64") -> None:
     path.write_bytes(content)
-    with pytest.raises(UserError, match=words) as error:
+    with pytest.raises(UserError) as error:
         check_library(path, arch)
     assert path.name in error.value.what
-    assert error.value.evidence
+    assert error.value.evidence and evidence in error.value.evidence
     assert "tvm-codl build" in error.value.next
 
 
@@ -55,38 +59,55 @@ def test_a_whole_library_is_taken(tmp_path: Path, whole: bytes) -> None:
 def test_any_shorter_file_is_refused(tmp_path: Path, whole: bytes) -> None:
     path = tmp_path / "model.so"
     for size in {0, 1, 4, 63, 64, *range(0, len(whole), 509), len(whole) - 1}:
-        refused(path, whole[:size], "is no shared library|is cut off", arch(whole))
+        refused(path, whole[:size], "", arch(whole))
 
 
 @pytest.mark.parametrize(
-    ("at", "form", "value", "words"),
+    ("at", "form", "value", "evidence"),
     [
-        (0, "B", 0, "no shared library"),
-        (4, "B", 1, "64-bit"),
-        (5, "B", 2, "64-bit"),
-        (16, "H", 2, "ELF type 2"),
-        (18, "H", 40, "another processor"),
+        (0, "B", 0, "begins with"),
+        (4, "B", 1, "begins with"),
+        (5, "B", 2, "begins with"),
+        (16, "H", 2, "ET_EXEC"),
+        (18, "H", 40, "EM_ARM"),
         (32, "Q", 2**63, "segment table"),
         (40, "Q", 2**63, "section table"),
-        (54, "H", 32, "is damaged"),
-        (56, "H", 0, "is damaged"),
-        (58, "H", 40, "is damaged"),
+        (54, "H", 32, "of 32 bytes"),
+        (56, "H", 0, "0 segments"),
+        (58, "H", 40, "of 40 bytes"),
         (64 + 8, "Q", 2**40, "segment 0"),
-        (64 + 32, "Q", 2**40, "is damaged|is cut off"),
+        (64 + 32, "Q", 2**40, "segment 0"),
     ],
 )
-def test_a_damaged_header_is_refused(tmp_path: Path, whole: bytes, at: int, form: str, value: int, words: str) -> None:
-    path = tmp_path / "model.so"
-    path.write_bytes(changed(whole, at, form, value))
-    with pytest.raises(UserError) as error:
-        check_library(path, arch(whole))
-    assert any(word in str(error.value) for word in words.split("|")), error.value
+def test_a_damaged_header_is_refused(
+    tmp_path: Path, whole: bytes, at: int, form: str, value: int, evidence: str
+) -> None:
+    refused(tmp_path / "model.so", changed(whole, at, form, value), evidence, arch(whole))
+
+
+@settings(max_examples=examples(100))
+@given(st.data())
+def test_any_damage_is_taken_or_refused(
+    whole: bytes, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """pyelftools must not get through with an error of its own."""
+    path = tmp_path_factory.getbasetemp() / "damaged.so"
+    places = st.integers(0, 1024) | st.integers(0, len(whole) - 8)
+    broken = whole
+    for _ in range(data.draw(st.integers(1, 4))):
+        broken = changed(broken, data.draw(places), "Q", data.draw(st.integers(0, 2**64 - 1)))
+    path.write_bytes(broken)
+    for read in (lambda: check_library(path, arch(whole)), lambda: read_linked(path)):
+        with contextlib.suppress(UserError):
+            read()
 
 
 def test_a_library_of_another_processor_or_program(tmp_path: Path, whole: bytes) -> None:
     other = "aarch64" if arch(whole) == "x86_64" else "x86_64"
-    refused(tmp_path / "model.so", whole, "another processor", other)
-    refused(tmp_path / "model.so", whole.replace(b"__tvm_dev_mblob", b"__any_other_one"), "not built", arch(whole))
+    refused(tmp_path / "model.so", whole, "the phone is", other)
+    refused(
+        tmp_path / "model.so", whole.replace(b"__tvm_dev_mblob", b"__any_other_one"), "__tvm_dev_mblob", arch(whole)
+    )
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tvm_codl.build import lifetimes
-from tvm_codl.build.lifetimes import NONE, Order, Step, Touch, places
+from tvm_codl.build.lifetimes import NONE, Order, Step, Touch, place_buffers
 
 Lists = tuple[list[Step], list[Step]]
 BUFFERS = 6
@@ -97,7 +97,7 @@ def test_in_no_order_is_a_byte_overwritten_while_it_is_needed(
     program: tuple[Lists, dict[int, int]], alignment: int
 ) -> None:
     lists, sizes = program
-    where = places(Order(lists), sizes, alignment)
+    where = place_buffers(Order(lists), sizes, alignment)
     assert where.keys() == sizes.keys()
     assert all(at >= 0 and at % alignment == 0 for at in where.values())
     for order in interleavings(lists):
@@ -133,15 +133,15 @@ def _covers(touched: Touch, buffer: int, byte: int) -> bool:
 @given(programs())
 def test_a_place_is_never_below_the_bound_and_always_the_same(program: tuple[Lists, dict[int, int]]) -> None:
     lists, sizes = program
-    where = places(Order(lists), sizes, 1)
-    bound = lifetimes._Table(Order(lists).parts(sizes)).bound()
+    where = place_buffers(Order(lists), sizes, 1)
+    bound = lifetimes._Table(Order(lists).parts(sizes)).lower_bound()
     assert max(sizes.values()) <= bound <= max(where[b] + size for b, size in sizes.items()) <= sum(sizes.values())
-    assert places(Order(lists), sizes, 1) == where
+    assert place_buffers(Order(lists), sizes, 1) == where
 
 
 def test_a_chain_on_one_processor_needs_two_places() -> None:
     steps = [touch(i, i + 1) for i in range(9)]
-    where = places(Order((steps, [])), dict.fromkeys(range(10), 8), 8)
+    where = place_buffers(Order((steps, [])), dict.fromkeys(range(10), 8), 8)
     assert set(where.values()) == {0, 8}
 
 
@@ -149,7 +149,7 @@ def test_two_halves_of_a_chain_that_never_meet_need_two_places() -> None:
     """Neither processor waits, so that one may be layers ahead: whole tensors would all be needed at once."""
     cpu = [touch(i, i + 1, hi=5) for i in range(9)]
     gpu = [touch(i, i + 1, lo=5) for i in range(9)]
-    where = places(Order((cpu, gpu)), dict.fromkeys(range(10), 8), 1)
+    where = place_buffers(Order((cpu, gpu)), dict.fromkeys(range(10), 8), 1)
     assert set(where.values()) == {0, 8}
 
 
@@ -167,24 +167,24 @@ def test_rows_that_the_other_processor_reads_stay_until_it_has() -> None:
 
 def test_without_a_wait_the_other_processor_gets_memory_of_its_own() -> None:
     cpu, gpu = [touch(0), touch(0)], [touch(1), touch(1)]
-    assert len(set(places(Order((cpu, gpu)), {0: 8, 1: 8}, 1).values())) == 2
+    assert len(set(place_buffers(Order((cpu, gpu)), {0: 8, 1: 8}, 1).values())) == 2
     handed = ([touch(0), touch(0), signal(0)], [wait(0), touch(1), touch(1)])
-    assert len(set(places(Order(handed), {0: 8, 1: 8}, 1).values())) == 1
+    assert len(set(place_buffers(Order(handed), {0: 8, 1: 8}, 1).values())) == 1
 
 
 def test_what_no_step_touches_is_left_alone() -> None:
-    assert len(set(places(Order(([touch(0)], [])), {0: 8, 1: 8}, 1).values())) == 2
-    half = places(Order(([touch(0, hi=4), touch(1)], [])), {0: 8, 1: 8}, 1)
+    assert len(set(place_buffers(Order(([touch(0)], [])), {0: 8, 1: 8}, 1).values())) == 2
+    half = place_buffers(Order(([touch(0, hi=4), touch(1)], [])), {0: 8, 1: 8}, 1)
     assert half[1] >= half[0] + 8 or half[1] + 8 <= half[0] + 4
 
 
 def test_small_buffers_lie_side_by_side_where_a_large_one_was() -> None:
     steps = [touch(0, hi=16), touch(1, 2)]
-    assert places(Order((steps, [])), {0: 16, 1: 8, 2: 8}, 8) == {0: 0, 1: 0, 2: 8}
+    assert place_buffers(Order((steps, [])), {0: 16, 1: 8, 2: 8}, 8) == {0: 0, 1: 0, 2: 8}
 
 
 def test_nothing_needs_no_place() -> None:
-    assert places(Order(([], [])), {}, 8) == {}
+    assert place_buffers(Order(([], [])), {}, 8) == {}
 
 
 def test_a_wait_that_nobody_ends_is_refused() -> None:

@@ -9,7 +9,6 @@ from click.testing import CliRunner
 from tests.unit.cost.test_training import store as store
 from tvm_codl.cli.evaluate import command as evaluate
 from tvm_codl.cli.train import command as train
-from tvm_codl.errors import UsageError
 
 
 def test_train_then_evaluate(store: Path, tmp_path: Path) -> None:
@@ -26,19 +25,6 @@ def test_train_then_evaluate(store: Path, tmp_path: Path) -> None:
     assert picture.read_text().startswith("<svg")
     done = run.invoke(evaluate, ["--records", str(store), "--device", "a", "--model", str(model)])
     assert done.exit_code == 1 and "every one of these records" in str(done.exception)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--phones", ".", "--device", "a"], "--device: not with --phones"),
-        (["--phones", ".", "--records", "r.sqlite", "--build", "b"], "--build, --records: not with --phones"),
-        (["--quick"], "--quick is for --phones"),
-    ],
-)
-def test_options_that_would_have_no_say_are_refused(options: list[str], words: str) -> None:
-    done = CliRunner().invoke(evaluate, options)
-    assert isinstance(done.exception, UsageError) and words in str(done.exception)
 
 
 @pytest.mark.parametrize("command", [train, evaluate])

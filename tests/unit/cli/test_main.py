@@ -146,11 +146,11 @@ def test_a_defect_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -
 def test_doctor(
     results: list[Check], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(doctor, "checks", lambda: iter(results))
+    monkeypatch.setattr(doctor, "run_checks", lambda: iter(results))
     assert run(["doctor"]) == code
     text = capsys.readouterr().out
     assert text.count("FAIL") == sum(not r.ok for r in results)
-    assert text.count("mend it: mend") == sum(bool(r.remedy) for r in results)
+    assert text.count("next: mend") == sum(bool(r.remedy) for r in results)
     assert run(["doctor", "--json"]) == code
     assert [c["name"] for c in json.loads(capsys.readouterr().out)] == [r.name for r in results]
 

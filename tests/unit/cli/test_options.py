@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
+
 import click
 import pytest
 from click.testing import CliRunner
 
-from tvm_codl.cli.options import ShapeType
+from tvm_codl.cli.options import PhoneChoice, ShapeType, phone_options
 from tvm_codl.device.spec import Local, Proxy, Tracker, parse_spec
 from tvm_codl.errors import UsageError
 
@@ -36,6 +39,20 @@ def test_options_repeat() -> None:
 
     result = CliRunner().invoke(command, ["--shape", "a:[1]", "--shape", "b=2,3"])
     assert result.output.strip() == "{'a': (1,), 'b': (2, 3)}"
+
+
+def test_a_soc_file_goes_to_the_connection(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given: dict[str, object] = {}
+    monkeypatch.setattr("tvm_codl.api.connect", lambda spec, **options: contextlib.nullcontext(given.update(options)))
+
+    @click.command()
+    @phone_options
+    def command(phone: PhoneChoice) -> None:
+        with phone.connect():
+            pass
+
+    result = CliRunner().invoke(command, ["--soc", str(tmp_path / "soc.yaml")])
+    assert result.exit_code == 0 and given["soc"] == tmp_path / "soc.yaml"
 
 
 def test_which_phone() -> None:

@@ -97,7 +97,7 @@ def test_a_bench_prints_its_report_also_where_the_timeline_cannot_be_written(
             return Report("net")
 
     monkeypatch.setattr(import_module("tvm_codl.cli.bench"), "load", lambda source, shape: source)
-    monkeypatch.setattr("tvm_codl.relay.prepared.prepare", lambda model: SimpleNamespace(name="net"))
+    monkeypatch.setattr("tvm_codl.relay.pipeline.prepare", lambda model: SimpleNamespace(name="net"))
     monkeypatch.setattr("tvm_codl.api.connect", lambda spec, **options: contextlib.nullcontext(NoPhone()))
     assert run(["bench", "zoo:small", "--timeline", str(folder / "t.pftrace"), "--json"]) == 1
     out, err = capsys.readouterr()

@@ -5,10 +5,16 @@ import numpy as np
 from tests.unit.cost.latency import network, pieces
 from tests.unit.plan.networks import Network
 from tvm_codl.cost.device import DeviceFacts
-from tvm_codl.cost.features import NAMES, Describer, features, joined
-from tvm_codl.kernels.tuned_records import Tunings
+from tvm_codl.cost.features import NAMES, Describer, joined
+from tvm_codl.cost.table import Rows
+from tvm_codl.kernels.reuse import Tunings
 from tvm_codl.records.pieces import Pieces
 from tvm_codl.records.workload import Workload
+
+
+def features(workloads: list[Workload]) -> Rows:
+    """For a CPU of which nothing is known."""
+    return Describer(Tunings(), "cpu", DeviceFacts())(workloads).rows
 
 
 def test_one_finite_column_a_name() -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tests.unit.cost.latency import latency, network, pieces
 from tests.unit.plan.networks import convolutions
 from tvm_codl.cost.model import CostModel, Sample, samples_of
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UserError
 from tvm_codl.records.record import Piece, Processor, Record
 from tvm_codl.records.workload import Workload, workloads
@@ -158,7 +158,7 @@ def test_a_hundred_operators_of_twenty_pieces_are_predicted_as_each_alone() -> N
 
 
 def test_sharing_costs() -> None:
-    cost = SharingCost(wait_cpu_ms=0.02, wait_gpu_ms=0.03, copy_ms_per_mb=2.0, relayout_ms_per_mb=4.0)
+    cost = TransferCost(wait_cpu_ms=0.02, wait_gpu_ms=0.03, copy_ms_per_mb=2.0, relayout_ms_per_mb=4.0)
     megabyte, nothing = np.array([1e6]), np.zeros(1)
     assert cost.edge_ms(nothing, nothing, nothing)[0] == 0
     assert cost.edge_ms(megabyte, nothing, nothing)[0] == pytest.approx(2.02)
@@ -166,13 +166,3 @@ def test_sharing_costs() -> None:
     # Both processors wait at the same time.
     assert cost.edge_ms(megabyte, megabyte, nothing)[0] == pytest.approx(4.03)
     assert cost.edge_ms(nothing, nothing, megabyte)[0] == pytest.approx(4.0)
-
-
-def test_sharing_costs_as_a_file(tmp_path: Path) -> None:
-    cost = SharingCost(0.01, 0.02, 0.0, 0.5)
-    cost.save(tmp_path / "sharing.json")
-    assert SharingCost.load(tmp_path / "sharing.json") == cost
-    for content in ("", '{"wait_cpu_ms": -1}', '{"wait": 1}', '{"wait_cpu_ms": null}'):
-        (tmp_path / "bad.json").write_text(content)
-        with pytest.raises(UserError):
-            SharingCost.load(tmp_path / "bad.json")

@@ -12,9 +12,9 @@ import pytest
 
 from tests.unit.cost.latency import latency, network, pieces
 from tvm_codl.cost.device import DeviceFacts
-from tvm_codl.cost.held_out import RESOLVED_MS, hold_out, judge
+from tvm_codl.cost.evaluation.held_out import RESOLVED_MS, hold_out, judge
 from tvm_codl.cost.model import CostModel
-from tvm_codl.cost.samples import kept, own_sigma, shape_of, typical
+from tvm_codl.cost.samples import own_sigma, shape_of, typical, undisturbed
 from tvm_codl.cost.training import choose, train
 from tvm_codl.errors import UserError
 from tvm_codl.records.record import Piece, Record
@@ -50,7 +50,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_disturbed_repeats_do_not_count() -> None:
-    assert kept((1.0, 1.02, 3.0, 1.04, 1.5)) == [1.0, 1.02, 1.04]
+    assert undisturbed((1.0, 1.02, 3.0, 1.04, 1.5)) == [1.0, 1.02, 1.04]
     assert typical((1.0, 1.02, 3.0, 1.04, 1.5)) == 1.02 and typical(()) == math.inf
     # A clock's glitch is no time.
     assert typical((0.1, 1.0, 1.02, 1.01, 1.03, 2.0)) == pytest.approx(1.01, abs=0.02)

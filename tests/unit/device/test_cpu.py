@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_codl.device.cpu import caches, clusters, listed
+from tvm_codl.device.cpu import caches, clusters, parse_core_list, read_files
 from tvm_codl.device.profile import Cache, Cluster
 
 
@@ -45,14 +45,14 @@ def phone(tmp_path: Path) -> Path:
 
 
 def test_a_phones_clusters_come_slowest_first(phone: Path) -> None:
-    assert clusters(phone / "cpu", phone / "cpuinfo") == (
+    assert clusters(read_files(phone / "cpu", phone / "cpuinfo")) == (
         Cluster((0, 1), 1785, 380, "0x41:0xd05"),
         Cluster((2, 3), 2841, 1024, "0x41:0xd0b"),
     )
 
 
 def test_a_phones_caches_come_once_each(phone: Path) -> None:
-    found = caches(phone / "cpu")
+    found = caches(read_files(phone / "cpu"))
     assert found[0] == Cache(1, "data", 32 << 10, (0,)) and found[-1] == Cache(3, "unified", 2 << 20, (0, 1, 2, 3))
     assert [cache.level for cache in found] == [1] * 8 + [2] * 4 + [3]
 
@@ -68,14 +68,16 @@ def test_a_phones_caches_come_once_each(phone: Path) -> None:
 )
 def test_without_cpufreq_the_clock_is_the_names_or_the_moments(tmp_path: Path, lines: str, mhz: int) -> None:
     write(tmp_path / "cpuinfo", f"processor\t: 0\n{lines}\n\nprocessor\t: 1\n{lines}")
-    assert clusters(tmp_path / "none", tmp_path / "cpuinfo") == (Cluster((0, 1), mhz),)
+    assert clusters(read_files(tmp_path / "none", tmp_path / "cpuinfo")) == (Cluster((0, 1), mhz),)
 
 
 def test_what_is_not_told_or_makes_no_sense_stays_empty(tmp_path: Path) -> None:
-    assert clusters(tmp_path / "none", tmp_path / "cpuinfo") == () and caches(tmp_path / "none") == ()
+    nothing = read_files(tmp_path / "none", tmp_path / "cpuinfo")
+    assert clusters(nothing) == () and caches(nothing) == ()
     write(tmp_path / "cpu" / "cpu0" / "cpufreq" / "cpuinfo_max_freq", "<unknown>")
     write(tmp_path / "cpu" / "cpu0" / "cache" / "index0" / "size", "big")
-    assert clusters(tmp_path / "cpu", tmp_path / "none") == (Cluster((0,)),) and caches(tmp_path / "cpu") == ()
+    files = read_files(tmp_path / "cpu", tmp_path / "none")
+    assert clusters(files) == (Cluster((0,)),) and caches(files) == ()
 
 
 def test_this_machine_has_cores() -> None:
@@ -86,9 +88,9 @@ def test_this_machine_has_cores() -> None:
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 5)), min_size=1, max_size=4))
 def test_lists_of_cores(parts: list[tuple[int, int]]) -> None:
     text = ",".join(f"{a}-{a + more}" if more else f"{a}" for a, more in parts)
-    assert listed(text) == tuple(core for a, more in parts for core in range(a, a + more + 1))
+    assert parse_core_list(text) == tuple(core for a, more in parts for core in range(a, a + more + 1))
 
 
 @pytest.mark.parametrize("text", ["", "a", "1-", "-1", "1,,2", "1-2-3", "99999-1"])
 def test_what_is_no_list_of_cores(text: str) -> None:
-    assert listed(text) == ()
+    assert parse_core_list(text) == ()

@@ -11,21 +11,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from tvm_codl.device.deadline import TimeUp, within
-from tvm_codl.device.link import Link
+from tvm_codl.device.deadline import TimeUp, call_within
+from tvm_codl.device.session_socket import SessionSocket
 
 
 def test_results_and_errors_come_through() -> None:
-    assert within(5.0, lambda: 7) == 7
-    assert within(5.0, lambda: None) is None
+    assert call_within(5.0, lambda: 7) == 7
+    assert call_within(5.0, lambda: None) is None
     with pytest.raises(ZeroDivisionError):
-        within(5.0, lambda: 1 / 0)
+        call_within(5.0, lambda: 1 / 0)
 
 
 def test_what_does_not_end_is_left() -> None:
     end = threading.Event()
     with pytest.raises(TimeUp, match=r"not done within 0\.2 s") as error:
-        within(0.2, end.wait)
+        call_within(0.2, end.wait)
     assert error.value.thread.is_alive()
     end.set()
     error.value.thread.join(5.0)
@@ -37,7 +37,7 @@ def test_a_process_that_stood_still_does_not_blame_the_peer() -> None:
     pid = os.fork()
     if not pid:
         try:
-            within(2.0, lambda: [time.sleep(0.05) for _ in range(20)])
+            call_within(2.0, lambda: [time.sleep(0.05) for _ in range(20)])
             os._exit(0)
         except TimeUp:
             os._exit(1)
@@ -57,28 +57,28 @@ def listener() -> Iterator[socket.socket]:
 def test_a_call_that_never_returns_is_cut(listener: socket.socket) -> None:
     address = listener.getsockname()
     with socket.create_connection(address):  # one that was there before
-        link = Link()
+        session_socket = SessionSocket()
         with socket.create_connection(address) as connection:
-            assert link.find(address)
+            assert session_socket.find(address)
             with pytest.raises(TimeUp) as error:
-                within(0.2, lambda: connection.recv(1))
-            assert link.cut()
+                call_within(0.2, lambda: connection.recv(1))
+            assert session_socket.shut_down()
             error.value.thread.join(5.0)
             assert not error.value.thread.is_alive()
-            assert not link.cut(), "cut twice"
+            assert not session_socket.shut_down(), "cut twice"
 
 
 def test_a_number_that_belongs_to_another_connection_by_now_is_left_alone(listener: socket.socket) -> None:
     address = listener.getsockname()
-    link = Link()
+    session_socket = SessionSocket()
     connection = socket.create_connection(address)
-    assert link.find(("localhost", address[1]))
+    assert session_socket.find(("localhost", address[1]))
     number = connection.fileno()
     connection.close()
     with socket.create_connection(address) as other:
         if other.fileno() != number:
             os.dup2(other.fileno(), number)
-        assert not link.cut()
+        assert not session_socket.shut_down()
         served = [listener.accept()[0] for _ in range(2)][1]
         served.send(b"x")
         assert other.recv(1) == b"x"

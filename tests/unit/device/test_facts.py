@@ -7,7 +7,7 @@ import pytest
 
 from tvm_codl.device import cores
 from tvm_codl.device.profile import DeviceProfile
-from tvm_codl.device.reference.serve import address, command
+from tvm_codl.device.reference.serve import command, parse_address
 from tvm_codl.errors import UsageError
 
 
@@ -19,7 +19,7 @@ def test_halves(
     monkeypatch: pytest.MonkeyPatch, available: set[int], cpu: tuple[int, ...], gpu: tuple[int, ...]
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: available)
-    assert cores.halves() == (cpu, gpu)
+    assert cores.split_cores() == (cpu, gpu)
 
 
 def test_environment_gives_each_processor_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,8 +32,8 @@ def test_environment_gives_each_processor_its_cores(monkeypatch: pytest.MonkeyPa
     assert environment["TVM_BIND_THREADS"] == "0"
     assert environment["CODL_OPENCL_LIBRARY"] == "x"
     monkeypatch.setenv("CODL_CPU_CORES", environment["CODL_CPU_CORES"])
-    assert cores.named("CODL_CPU_CORES") == (0, 1, 2)
-    assert cores.named("CODL_NOT_SET") == ()
+    assert cores.cores_from_env("CODL_CPU_CORES") == (0, 1, 2)
+    assert cores.cores_from_env("CODL_NOT_SET") == ()
 
 
 def test_profile_is_json_both_ways() -> None:
@@ -45,10 +45,10 @@ def test_profile_is_json_both_ways() -> None:
 @pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:port", "host:0", "host:65536", "1.2.3.4:-1"])
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(UsageError):
-        address(text)
+        parse_address(text)
 
 
 def test_addresses_and_command_lines() -> None:
-    assert address("127.0.0.1:9190") == ("127.0.0.1", 9190)
-    assert address("[::1]:9190") == ("::1", 9190)
+    assert parse_address("127.0.0.1:9190") == ("127.0.0.1", 9190)
+    assert parse_address("[::1]:9190") == ("::1", 9190)
     assert command(port=0, key="k", tracker="", parent=None)[3:] == ["--port", "0", "--key", "k"]

@@ -17,7 +17,7 @@ from tvm_codl.graph.slab import Slab
 
 
 def ask(op: str, attrs: dict[str, Any], args: list[Shape], result: Shape, want: Slab) -> Answer:
-    return RULES[op](Case(op, attrs, tuple(args), result), want)
+    return RULES[op].split(Case(op, attrs, tuple(args), result), want)
 
 
 def cuts(extent: int) -> list[tuple[int, int]]:

@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 from tests.examples import examples
 from tests.unit.plan.networks import convolutions
 from tests.unit.plan.test_search import legal
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UserError
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.plan.adaptive import PhoneState, adaptive_plans, placements, plan_for, slowed
+from tvm_codl.plan.adaptive import PhoneState, adaptive_plans, candidates_in, plan_for
 from tvm_codl.plan.candidates import Candidate
+from tvm_codl.plan.costs import build_costs
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.search import replayed, search, tables
+from tvm_codl.plan.search import search
 from tvm_codl.records.settings import Settings
 
 
@@ -30,11 +31,11 @@ class Even:
 
 
 def problem(graph: OpGraph) -> Problem:
-    return Problem(graph, legal(graph), Even(), SharingCost(0.0, 0.0, 0.0, 0.0), "net", "phone")
+    return Problem(graph, legal(graph), Even(), TransferCost(0.0, 0.0, 0.0, 0.0), "net", "phone")
 
 
 def first(one: Problem) -> Plan:
-    return search(one.graph, one.options, one.sharing, one.axes)
+    return search(one.graph, one.options, one.sharing, one.axes).plan
 
 
 def share_of_cpu(one: Problem, plan: Plan) -> float:
@@ -68,12 +69,12 @@ def test_a_states_plan_is_at_least_as_good_there_as_the_first(cpu: float, gpu: f
     one = problem(convolutions(count, 16))
     state = PhoneState("slow", "cpu busy", cpu, gpu)
     plans = adaptive_plans(one, first(one), (state,))
-    options = slowed(one, state)
-    costs = tables(one.graph, options, one.sharing, one.axes)
+    options = candidates_in(one, state)
+    costs = build_costs(one.graph, options, one.sharing, one.axes)
 
     def there(plan: Plan) -> float:
         choice = [[c.placement for c in options[line.operator]].index(line.placement) for line in plan.operators]
-        return replayed(one.graph, options, one.sharing, costs, choice).total_ms
+        return costs.simulate(choice).total_ms
 
     # The first plan's cuts need not be among the candidates there.
     known = [
@@ -94,7 +95,7 @@ def test_all_plans_have_the_first_ones_settings() -> None:
     mine = Settings(flush_every=4)
     given_plan = Plan("net", "phone", first(one).operators, settings=mine)
     assert {p.plan.settings for p in adaptive_plans(one, given_plan)} == {mine}
-    assert len({placements(p.plan) for p in adaptive_plans(one, given_plan)}) == len(adaptive_plans(one, given_plan))
+    assert len({p.plan.placements for p in adaptive_plans(one, given_plan)}) == len(adaptive_plans(one, given_plan))
 
 
 def test_a_state_that_makes_a_processor_faster_is_refused() -> None:
@@ -104,13 +105,13 @@ def test_a_state_that_makes_a_processor_faster_is_refused() -> None:
 
 
 def test_dear_meetings_are_few() -> None:
-    """Rows are made twice so that the processors need not meet."""
+    """Rows are recomputed so that the processors need not wait."""
     one = problem(convolutions(6, 48))
 
     def meetings(state: PhoneState) -> int:
         plan = plan_for(one, state)
         options = {line.operator: (Candidate(line.placement, 1.0, 1.0),) for line in plan.operators}
-        crossed = tables(one.graph, options, one.sharing, one.axes).crossings.values()
+        crossed = build_costs(one.graph, options, one.sharing, one.axes).crossings.values()
         return sum(1 for c in crossed if c.to_cpu.item(0, 0) or c.to_gpu.item(0, 0))
 
     dear = PhoneState("few", "cpu busy", cpu=2.0, wait_ms=3.0, windows=8)

@@ -1,4 +1,4 @@
-"""Cuts and overlaps that follow from the operators behind: nothing crosses; and the chains that the search makes of them."""
+"""Cuts and halo recompute that follow from the operators behind: nothing crosses, and the search makes chains of them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from tests.examples import examples
 from tests.unit.plan.networks import Network, convolutions
 from tests.unit.plan.test_candidates import ByFlops
 from tests.unit.plan.test_exact import legal
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.plan.aligned import MOST_ALIGNED, MOST_WINDOWS, aligned
 from tvm_codl.plan.candidates import candidates
-from tvm_codl.plan.crossing import needs_other
-from tvm_codl.plan.plan import Placement
-from tvm_codl.plan.reasons import uniform_plan
+from tvm_codl.plan.crossing import crossing, held, needed
+from tvm_codl.plan.plan import Placement, uniform_plan
 from tvm_codl.plan.search import search
 from tvm_codl.plan.verify import verify_plan
 
@@ -36,7 +35,7 @@ def runs(draw: Any) -> OpGraph:
 @given(runs(), st.floats(0.1, 0.9))
 @settings(max_examples=examples(40))
 def test_what_follows_is_legal_and_takes_nothing_across(graph: OpGraph, share: float) -> None:
-    """Each of them serves some placement of an operator behind it that is itself a likely cut or follows from one."""
+    """Each serves a placement of an operator behind it that is a likely cut or follows from one."""
     own = legal(graph)
     likely = {
         (id, name): (max(1, int(share * axis.extent / axis.granule)) * axis.granule,)
@@ -55,13 +54,17 @@ def test_what_follows_is_legal_and_takes_nothing_across(graph: OpGraph, share: f
             plan = uniform_plan(graph, "cpu")
             lines = [type(o)(o.operator, o.name, placement) if o.operator == operator.id else o for o in plan.operators]
             verify_plan(type(plan)("", "", tuple(lines)), graph, own)
-            readers = [other for other in graph.operators if tensor.id in other.inputs]
-            assert any(
-                needs_other(graph, tensor, (placement, own[operator.id]), (reader, other, own[reader.id]))
-                == (False, False)
-                for reader in readers
-                for other in placed[reader.id]
-            )
+            has = held(tensor, [placement], own[operator.id])
+            wants = [
+                parts
+                for reader in graph.operators
+                for id, parts in zip(
+                    reader.inputs, needed(reader, graph, placed[reader.id], own[reader.id]), strict=True
+                )
+                if id == tensor.id
+            ]
+            crossings = [crossing(tensor, has, parts) for parts in wants]
+            assert any((crosses.to_cpu + crosses.to_gpu == 0).any() for crosses in crossings)
 
 
 def test_a_run_of_windows_reaches_a_few_operators_back() -> None:
@@ -86,28 +89,28 @@ def test_a_stride_behind_is_a_cut_at_twice_as_many_rows() -> None:
 
 
 def narrow(rows: int, *strides: int) -> OpGraph:
-    """A run of 3x3 convolutions whose rows are short, so that to make a few of them twice costs little."""
+    """A run of 3x3 convolutions whose rows are short, so that halo recompute costs little."""
     network, tensor = Network(1, rows, 16, 32), 0
     for stride in strides:
         tensor = network.conv(tensor, 32, 3, stride)
     return network.graph()
 
 
-def test_dear_waits_make_a_run_one_chain_whose_halos_are_made_twice() -> None:
+def test_expensive_waits_make_a_run_one_chain_with_halo_recompute() -> None:
     graph = narrow(160, 1, 1, 1, 1)
     options = candidates(graph, legal(graph), ByFlops())
-    plan = search(graph, options, SharingCost(6.0, 6.0), legal(graph))
+    plan = search(graph, options, TransferCost(6.0, 6.0), legal(graph)).plan
     assert [o.placement.axis for o in plan.operators] == ["height"] * 4
     assert [o.placement.over for o in plan.operators] == [(3, 3), (2, 2), (1, 1), (0, 0)]
     assert [o.chain for o in plan.operators] == [0, 0, 0, 0]
     assert all(o.share_ms == 0.0 for o in plan.operators[:-1]), "nothing crosses inside"
 
 
-def test_free_waits_make_no_row_twice() -> None:
+def test_free_waits_need_no_halo_recompute() -> None:
     graph = narrow(160, 1, 1, 1, 1)
     options = candidates(graph, legal(graph), ByFlops())
     assert any(any(option.placement.over) for option in options[0])
-    plan = search(graph, options, SharingCost(0.0, 0.0, 0.0, 0.0), legal(graph))
+    plan = search(graph, options, TransferCost(0.0, 0.0, 0.0, 0.0), legal(graph)).plan
     assert {o.placement.on for o in plan.operators} == {"split"}
     assert not any(any(o.placement.over) for o in plan.operators)
 
@@ -115,7 +118,7 @@ def test_free_waits_make_no_row_twice() -> None:
 def test_a_run_through_a_stride_is_a_chain_too() -> None:
     graph = narrow(640, 1, 2, 1)
     options = candidates(graph, legal(graph), ByFlops())
-    plan = search(graph, options, SharingCost(6.0, 6.0), legal(graph))
+    plan = search(graph, options, TransferCost(6.0, 6.0), legal(graph)).plan
     assert {o.placement.on for o in plan.operators} == {"split"}
     assert [o.chain for o in plan.operators] == [0, 0, 0]
     assert any(plan.operators[0].placement.over) and any(plan.operators[1].placement.over)

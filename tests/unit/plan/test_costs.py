@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 from tests.unit.plan.networks import Network
+from tests.unit.plan.test_improve import COST, two_branches
+from tests.unit.plan.test_search import legal
 from tvm_codl.cost.contention import Contention, Side
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.opgraph import Node, OpGraph, Ref
 from tvm_codl.graph.split import axes
 from tvm_codl.plan.candidates import Candidate
-from tvm_codl.plan.costs import Costs, tables
+from tvm_codl.plan.costs import Costs, build_costs
 from tvm_codl.plan.plan import Placement
 
 ROWS, INPUTS, OUTPUTS = 8, 512, 256
@@ -37,7 +39,7 @@ def priced(contention: Contention, ms: float = 1.0) -> Costs:
     legal = {operator.id: axes(operator, graph) for operator in graph.operators}
     whole = [Candidate(PLACES[0], ms, 0.0), Candidate(PLACES[1], 0.0, ms)]
     halves = [Candidate(place, ms / 2, ms / 2) for place in PLACES[2:]]
-    return tables(graph, {0: (*whole, *halves)}, SharingCost(0.0, 0.0, 0.0, 0.0, contention=contention), legal)
+    return build_costs(graph, {0: (*whole, *halves)}, TransferCost(0.0, 0.0, 0.0, 0.0, contention=contention), legal)
 
 
 def test_a_part_of_the_outputs_reads_its_own_weights_and_a_part_of_the_rows_all_of_them() -> None:
@@ -69,3 +71,15 @@ def test_halves_of_a_matrix_that_only_wait_for_memory_gain_what_the_memory_has_l
     assert priced(Contention()).work[0][2] == 0.5
     # Rows are cut: both read all the weights, and nothing is gained.
     assert work[3] > 0.5 * 2 * WEIGHTS / 0.5 / (1.25 * alone) * 0.99 > 1.0
+
+
+def test_growth_is_that_of_the_sum_if_one_operator_moves() -> None:
+    graph, options = two_branches()
+    costs = build_costs(graph, options, COST, legal(graph))
+
+    def total(choice: tuple[int, ...]) -> float:
+        nodes = sum(float(table[value]) for table, value in zip(costs.nodes, choice, strict=True))
+        return nodes + sum(float(edge[choice[a], choice[b]]) for (a, b), edge in costs.edges.items())
+
+    grown = [total((0, 0, value, 1, 0)) - total((0, 0, 0, 1, 0)) for value in (0, 1)]
+    np.testing.assert_allclose(costs.growth((0, 0, 0, 1, 0))[2], grown)

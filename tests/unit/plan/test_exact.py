@@ -16,15 +16,16 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.unit.plan.networks import Network
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis, axes
 from tvm_codl.plan.aligned import aligned
 from tvm_codl.plan.candidates import Candidate
+from tvm_codl.plan.costs import build_costs
 from tvm_codl.plan.eliminate import Edges, Table
 from tvm_codl.plan.files import parse_plan, plan_json
 from tvm_codl.plan.plan import Placement
-from tvm_codl.plan.search import Found, find, tables
+from tvm_codl.plan.search import SearchResult, search
 from tvm_codl.plan.verify import verify_plan
 
 Drawn = tuple[OpGraph, dict[int, Sequence[Candidate]]]
@@ -79,7 +80,7 @@ def least(nodes: Sequence[Table], edges: Edges) -> float:
     return float(total.min())
 
 
-def check_plan(found: Found, graph: OpGraph) -> None:
+def check_plan(found: SearchResult, graph: OpGraph) -> None:
     """It is legal, survives its file, adds up and states its bound."""
     verify_plan(found.plan, graph, legal(graph))
     assert parse_plan(plan_json(found.plan)) == found.plan
@@ -94,17 +95,17 @@ def check_plan(found: Found, graph: OpGraph) -> None:
 @settings(max_examples=examples(80))
 def test_the_search_finds_the_exhaustive_optimum(drawn: Drawn, wait: float) -> None:
     graph, options = drawn
-    sharing = SharingCost(wait, wait / 2, 10.0, 5.0)
-    found = find(graph, options, sharing, legal(graph), replays=0)
-    costs = tables(graph, options, sharing, legal(graph))
+    sharing = TransferCost(wait, wait / 2, 10.0, 5.0)
+    found = search(graph, options, sharing, legal(graph), simulations=0)
+    costs = build_costs(graph, options, sharing, legal(graph))
     best = least(costs.nodes, costs.edges)
     assert found.exact
     assert found.bound_ms == pytest.approx(best, abs=1e-9)
-    # A single processor is preferred where its replay is shorter than that of the least sum.
+    # A single processor is preferred where its run is shorter than that of the least sum.
     if len({o.placement.on for o in found.plan.operators}) > 1:
         assert found.total_ms == pytest.approx(best, abs=1e-9)
     check_plan(found, graph)
-    longer = find(graph, options, sharing, legal(graph))
+    longer = search(graph, options, sharing, legal(graph))
     assert longer.plan.predicted_ms <= found.plan.predicted_ms
     assert longer.bound_ms == found.bound_ms
     check_plan(longer, graph)
@@ -114,9 +115,9 @@ def test_the_search_finds_the_exhaustive_optimum(drawn: Drawn, wait: float) -> N
 @settings(max_examples=examples(40))
 def test_without_room_the_optimum_lies_between_bound_and_total(drawn: Drawn, wait: float, limit: int) -> None:
     graph, options = drawn
-    sharing = SharingCost(wait, wait / 2, 10.0, 5.0)
-    found = find(graph, options, sharing, legal(graph), limit=limit)
-    costs = tables(graph, options, sharing, legal(graph))
+    sharing = TransferCost(wait, wait / 2, 10.0, 5.0)
+    found = search(graph, options, sharing, legal(graph), limit=limit)
+    costs = build_costs(graph, options, sharing, legal(graph))
     best = least(costs.nodes, costs.edges)
     assert found.bound_ms <= best + 1e-9 <= found.total_ms + 2e-9
     if found.exact:
@@ -126,7 +127,7 @@ def test_without_room_the_optimum_lies_between_bound_and_total(drawn: Drawn, wai
 PLAN_OF_A_NETWORK = """
 from tests.unit.plan.networks import Network
 from tests.unit.plan.test_candidates import ByFlops
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.split import axes
 from tvm_codl.plan.candidates import candidates
 from tvm_codl.plan.files import plan_json
@@ -137,7 +138,7 @@ left, right = network.conv(first, 32), network.conv(first, 32, 1)
 both = network.add(network.conv(left, 32), network.opaque(right))
 graph = network.graph(both, network.conv(both, 32, 3, 2))
 legal = {operator.id: axes(operator, graph) for operator in graph.operators}
-print(plan_json(search(graph, candidates(graph, legal, ByFlops()), SharingCost(1.0, 2.0), legal)))
+print(plan_json(search(graph, candidates(graph, legal, ByFlops()), TransferCost(1.0, 2.0), legal).plan))
 """
 
 

@@ -10,9 +10,17 @@ from tests.examples import examples
 from tests.unit.graph.cases import convolutions, poolings
 from tests.unit.graph.graphs import conv2d, node, single
 from tests.unit.plan.networks import Network
-from tvm_codl.graph.opgraph import Operator, OpGraph
+from tvm_codl.graph.opgraph import Operator, OpGraph, Shape
+from tvm_codl.graph.slab import Need
 from tvm_codl.graph.split import NoSplit, axes, piece
-from tvm_codl.plan.halo import boxes, read_boxes
+from tvm_codl.plan.halo import read_boxes
+
+
+def box(shape: Shape, need: Need) -> list[tuple[int, int]]:
+    result = [(0, extent) for extent in shape]
+    if need is not None:
+        result[need.axis] = (need.lo, need.hi)
+    return result
 
 
 def check(operator: Operator, graph: OpGraph) -> int:
@@ -25,7 +33,7 @@ def check(operator: Operator, graph: OpGraph) -> int:
         lo, hi = (np.array([part[k] for part in parts], dtype=np.int64) for k in (0, 1))
         found = read_boxes(operator, graph, axis, lo, hi)
         for index, tensor in enumerate(operator.inputs):
-            wanted = boxes(graph.tensors[tensor].shape, [need[index] for need in needs])
+            wanted = [box(graph.tensors[tensor].shape, need[index]) for need in needs]
             np.testing.assert_array_equal(found[index], wanted)
         count += len(parts)
     return count

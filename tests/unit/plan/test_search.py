@@ -9,18 +9,18 @@ from msgspec.structs import replace
 from tests.unit.plan.networks import Network, convolutions
 from tests.unit.plan.test_candidates import ByFlops
 from tvm_codl.cost.contention import Contention, Side
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UserError
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis, axes
+from tvm_codl.plan.baselines.ideal import ideal_ms
 from tvm_codl.plan.candidates import candidates
 from tvm_codl.plan.files import parse_plan, plan_json
-from tvm_codl.plan.plan import Placement
-from tvm_codl.plan.reasons import ideal_ms, uniform_plan
-from tvm_codl.plan.search import find, search
+from tvm_codl.plan.plan import Placement, uniform_plan
+from tvm_codl.plan.search import search
 from tvm_codl.plan.verify import verify_plan
 
-FREE = SharingCost(0.0, 0.0, 0.0, 0.0)
+FREE = TransferCost(0.0, 0.0, 0.0, 0.0)
 
 
 def legal(graph: OpGraph) -> dict[int, dict[str, Axis]]:
@@ -29,7 +29,7 @@ def legal(graph: OpGraph) -> dict[int, dict[str, Axis]]:
 
 def test_free_sharing_splits_everything_near_the_ideal() -> None:
     graph = convolutions(3, size=40)
-    plan = search(graph, candidates(graph, legal(graph), ByFlops()), FREE, legal(graph), "net", "phone")
+    plan = search(graph, candidates(graph, legal(graph), ByFlops()), FREE, legal(graph), "net", "phone").plan
     assert [o.placement for o in plan.operators] == [Placement("split", "height", 30)] * 3
     ideal = ideal_ms([o.cpu_ms for o in plan.operators], [o.gpu_ms for o in plan.operators])
     assert plan.predicted_ms == pytest.approx(ideal)
@@ -38,10 +38,10 @@ def test_free_sharing_splits_everything_near_the_ideal() -> None:
 
 def test_dear_waits_leave_everything_on_the_better_processor() -> None:
     graph = convolutions(3)
-    dear = SharingCost(1e3, 1e3, copy_ms_per_mb=1e6)
-    plan = search(graph, candidates(graph, legal(graph), ByFlops()), dear, legal(graph))
+    dear = TransferCost(1e3, 1e3, copy_ms_per_mb=1e6)
+    plan = search(graph, candidates(graph, legal(graph), ByFlops()), dear, legal(graph)).plan
     assert {o.placement.on for o in plan.operators} == {"cpu"}
-    assert all("too small to share" in o.reason for o in plan.operators)
+    assert all("not worth splitting" in o.reason for o in plan.operators)
 
 
 def test_a_dear_wait_of_one_processor_moves_the_cuts() -> None:
@@ -51,8 +51,8 @@ def test_a_dear_wait_of_one_processor_moves_the_cuts() -> None:
     plans = {}
     for dear in ("cpu", "gpu"):
         waits = {"wait_cpu_ms": 0.1, "wait_gpu_ms": 0.1, f"wait_{dear}_ms": 8.0}
-        sharing = SharingCost(relayout_ms_per_mb=0.0, **waits)
-        plans[dear] = find(graph, options, sharing, legal(graph), replays=0).plan
+        sharing = TransferCost(relayout_ms_per_mb=0.0, **waits)
+        plans[dear] = search(graph, options, sharing, legal(graph), simulations=0).plan
         splits = [o for o in plans[dear].operators if o.placement.on == "split"]
         assert len(splits) >= 3
         assert all(o.share_ms < 1.0 for o in splits), "a wait of 8 ms is avoided"
@@ -62,12 +62,12 @@ def test_a_dear_wait_of_one_processor_moves_the_cuts() -> None:
 def test_contention_slows_a_split_and_its_prediction() -> None:
     graph = convolutions(3, size=40)
     options = candidates(graph, legal(graph), ByFlops())
-    free = search(graph, options, FREE, legal(graph))
+    free = search(graph, options, FREE, legal(graph)).plan
     slowed = replace(FREE, contention=Contention(Side(always=0.2), Side(always=0.2)))
-    plan = search(graph, options, slowed, legal(graph))
+    plan = search(graph, options, slowed, legal(graph)).plan
     assert plan.predicted_ms == pytest.approx(1.2 * free.predicted_ms, rel=0.02)
     hopeless = replace(FREE, contention=Contention(Side(always=9.0), Side(always=9.0)))
-    assert {o.placement.on for o in search(graph, options, hopeless, legal(graph)).operators} == {"cpu"}
+    assert {o.placement.on for o in search(graph, options, hopeless, legal(graph)).plan.operators} == {"cpu"}
 
 
 def test_a_run_without_halos_is_one_chain() -> None:
@@ -77,7 +77,7 @@ def test_a_run_without_halos_is_one_chain() -> None:
         tensor = network.conv(tensor, 32, kernel)
     graph = network.graph()
     options = candidates(graph, legal(graph), ByFlops())
-    plan = search(graph, options, SharingCost(0.01, 0.01), legal(graph))
+    plan = search(graph, options, TransferCost(0.01, 0.01), legal(graph)).plan
     assert {o.placement.on for o in plan.operators} == {"split"}
     assert [o.chain for o in plan.operators] == [0, 0, 0, 1, 1]
     assert [o.share_ms > 0 for o in plan.operators] == [False, False, False, True, True]
@@ -87,7 +87,7 @@ def test_a_processor_that_cannot_run_an_operator_is_avoided() -> None:
     graph = convolutions(2)
     options = dict(candidates(graph, legal(graph), ByFlops()))
     options[1] = tuple(replace(c, cpu_ms=np.inf) if c.placement.on != "gpu" else c for c in options[1])
-    plan = search(graph, options, SharingCost(1e3, 1e3), legal(graph))
+    plan = search(graph, options, TransferCost(1e3, 1e3), legal(graph)).plan
     assert plan.operators[1].placement == Placement("gpu")
     assert "the cpu does not run it" in plan.operators[1].reason
     assert parse_plan(plan_json(plan)) == plan
@@ -102,8 +102,8 @@ def test_a_processor_that_cannot_run_an_operator_is_avoided() -> None:
 def test_without_room_for_tables_the_gap_is_stated_and_one_processor_is_never_beaten() -> None:
     graph = convolutions(4)
     options = candidates(graph, legal(graph), ByFlops())
-    found = find(graph, options, SharingCost(), legal(graph), limit=10, replays=0)
-    best = find(graph, options, SharingCost(), legal(graph), replays=0)
+    found = search(graph, options, TransferCost(), legal(graph), limit=10, simulations=0)
+    best = search(graph, options, TransferCost(), legal(graph), simulations=0)
     assert not found.exact and best.exact
     assert found.bound_ms <= best.total_ms + 1e-6 <= found.total_ms + 2e-6
     assert found.total_ms <= min(found.cpu_only_ms, found.gpu_only_ms) + 1e-6
@@ -116,9 +116,3 @@ def test_uniform_plans_are_legal() -> None:
         plan = uniform_plan(graph, on, "net", "phone")
         verify_plan(plan, graph, legal(graph))
         assert {o.placement for o in plan.operators} == {Placement(on)}
-
-
-def test_ideal_time() -> None:
-    assert ideal_ms([2.0, 1.0], [2.0, float("inf")]) == pytest.approx(2.0)
-    with pytest.raises(UserError):
-        ideal_ms([1.0], [])

@@ -10,21 +10,20 @@ from tests.unit.plan.baselines.test_baselines import Uneven, problem
 from tests.unit.plan.networks import Network, convolutions
 from tests.unit.plan.test_candidates import ByFlops
 from tvm_codl.cost.contention import Contention, Side
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.plan import calibration
-from tvm_codl.plan.plan import Placement, Plan
+from tvm_codl.plan.plan import Placement, Plan, single_processor
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.search import find
-from tvm_codl.plan.shortlist import FAR_MARGIN, MARGIN, MOST, apart, contenders, placements, uniform
+from tvm_codl.plan.search import search
+from tvm_codl.plan.shortlist import FAR_MARGIN, MARGIN, MOST, differ, make_shortlist
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.records.workload import Workload
 
-SHARING = SharingCost(0.02, 0.02, 0.0, 0.3, contention=Contention(Side(0.05), Side(0.1)))
+SHARING = TransferCost(0.02, 0.02, 0.0, 0.3, contention=Contention(Side(0.05), Side(0.1)))
 
 
 def single(plan: Plan) -> bool:
-    return bool(calibration.alone(line.placement.on for line in plan.operators))
+    return bool(single_processor(place.on for place in plan.placements))
 
 
 class Partial(ByFlops):
@@ -45,8 +44,8 @@ def narrow_wide() -> OpGraph:
 
 
 def found(given: Problem) -> tuple[Problem, list]:  # type: ignore[type-arg]
-    best = find(given.graph, given.options, given.sharing, given.axes, "net", "phone").plan
-    return given, contenders(given, best)
+    best = search(given.graph, given.options, given.sharing, given.axes, "net", "phone").plan
+    return given, make_shortlist(given, best)
 
 
 def branches() -> OpGraph:
@@ -56,7 +55,7 @@ def branches() -> OpGraph:
     return network.graph(network.conv(network.add(left, right), 16))
 
 
-def test_contenders_are_few_legal_different_and_near_the_best() -> None:
+def test_a_shortlist_is_short_legal_different_and_near_the_best() -> None:
     for graph, costs in ((convolutions(6, size=24), ByFlops()), (branches(), Uneven())):
         given, chosen = found(problem(graph, costs, SHARING))
         assert 1 <= len(chosen) <= MOST
@@ -67,49 +66,49 @@ def test_contenders_are_few_legal_different_and_near_the_best() -> None:
             margin = FAR_MARGIN if one.origin in ("one ratio", "greedy chains", "codl") else MARGIN
             assert 0 < one.plan.predicted_ms <= chosen[0].plan.predicted_ms * (1 + margin)
         for a, b in combinations(chosen, 2):
-            assert apart(a.plan, b.plan)
-            assert placements(a.plan) != placements(b.plan)
+            assert differ(a.plan, b.plan)
+            assert a.plan.placements != b.plan.placements
 
 
 def test_a_plan_that_was_fast_before_is_among_them_however_slow_it_is_predicted() -> None:
     given = problem(convolutions(6, size=24), ByFlops(), SHARING)
-    best = find(given.graph, given.options, given.sharing, given.axes).plan
+    best = search(given.graph, given.options, given.sharing, given.axes).plan
     slow = given.plan(given.split([(node, Placement("split", "height", 1)) for node in range(6)]), "by hand")
     assert slow.predicted_ms > best.predicted_ms * (1 + MARGIN)
-    chosen = contenders(given, best, [slow])
+    chosen = make_shortlist(given, best, [slow])
     assert [one.plan for one in chosen[:2]] == [best, slow]
-    assert all(one.plan != slow for one in contenders(given, best))
+    assert all(one.plan != slow for one in make_shortlist(given, best))
 
 
 def test_several_plans_that_were_fast_before_have_names_of_their_own() -> None:
     given = problem(convolutions(6, size=24), ByFlops(), SHARING)
-    best = find(given.graph, given.options, given.sharing, given.axes).plan
-    rows = [given.placed([Placement("split", "height", at)] * 6, "by hand") for at in (16, 17, 18)]
-    chosen = contenders(given, best, rows, margin=10.0)
+    best = search(given.graph, given.options, given.sharing, given.axes).plan
+    rows = [given.place([Placement("split", "height", at)] * 6, "by hand") for at in (16, 17, 18)]
+    chosen = make_shortlist(given, best, rows, margin=10.0)
     assert len({one.origin for one in chosen}) == len(chosen) == MOST
     assert chosen[1].plan == rows[0]
 
 
 def test_where_sharing_is_hopeless_there_is_nothing_to_look_at() -> None:
-    given, chosen = found(problem(convolutions(3), ByFlops(), SharingCost(1e3, 1e3, 1e3, 1e3)))
+    given, chosen = found(problem(convolutions(3), ByFlops(), TransferCost(1e3, 1e3, 1e3, 1e3)))
     assert chosen == []
-    alone = uniform(given)
+    alone = given.single_processor_plans()
     assert alone["cpu"].predicted_ms < alone["gpu"].predicted_ms
     assert all(single(plan) for plan in alone.values())
 
 
 def test_a_processor_that_does_not_run_every_operator_is_no_plan_by_itself() -> None:
     given, chosen = found(problem(narrow_wide(), Partial(gpu=48), SHARING))
-    assert list(uniform(given)) == ["cpu"]
+    assert list(given.single_processor_plans()) == ["cpu"]
     assert chosen
     for one in chosen:
         assert one.plan.predicted_ms > 0
         assert one.plan.operators[1].placement == Placement("cpu")
 
 
-def test_where_neither_processor_runs_all_there_are_contenders_alone() -> None:
+def test_where_neither_processor_runs_all_only_plans_of_both_are_listed() -> None:
     given, chosen = found(problem(narrow_wide(), Partial(gpu=48, cpu=40), SHARING))
-    assert uniform(given) == {}
+    assert given.single_processor_plans() == {}
     assert chosen
     for one in chosen:
         assert one.plan.predicted_ms > 0
@@ -118,6 +117,6 @@ def test_where_neither_processor_runs_all_there_are_contenders_alone() -> None:
 
 def test_a_plan_of_which_a_part_cannot_run_is_no_contender() -> None:
     given, chosen = found(problem(narrow_wide(), Partial(gpu=48), SHARING))
-    halves = given.placed([Placement("split", "height", 12)] * 3, "by hand")
+    halves = given.place([Placement("split", "height", 12)] * 3, "by hand")
     assert halves.predicted_ms == 0, "a plan's JSON has no infinity"
-    assert contenders(given, chosen[0].plan, [halves]) == chosen
+    assert make_shortlist(given, chosen[0].plan, [halves]) == chosen

@@ -8,8 +8,7 @@ from tvm_codl.errors import UserError
 from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.graph.split import Axis, NoSplit
 from tvm_codl.plan import verify
-from tvm_codl.plan.plan import Placement, Plan
-from tvm_codl.plan.reasons import uniform_plan
+from tvm_codl.plan.plan import Placement, Plan, uniform_plan
 from tvm_codl.plan.verify import verify_plan
 
 

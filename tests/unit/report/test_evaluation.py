@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tvm_codl.cost.evaluation import Result, Scatter, metrics
+from tvm_codl.cost.evaluation.metrics import Result, Scatter, metrics
 from tvm_codl.report.evaluation import picture, table
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -30,27 +30,36 @@ def test_the_table_has_a_row_a_result() -> None:
     assert made.row_count == 2
 
 
+def paths(svg: str, words: str) -> list[ElementTree.Element]:
+    """Those whose attributes hold the words."""
+    return [path for path in ElementTree.fromstring(svg).iter(f"{SVG}path") if words in " ".join(path.attrib.values())]
+
+
 @pytest.mark.parametrize("scatters", [[], [scatter()], [scatter(), scatter(1)]])
 def test_the_picture_is_xml_with_a_point_an_operator(scatters: list[Scatter]) -> None:
-    root = ElementTree.fromstring(picture(scatters, "times < 10 ms & more"))
-    circles = root.findall(f".//{SVG}circle")
-    assert len(circles) == sum(len(one.measured_ms) for one in scatters)
-    lines = root.findall(f".//{SVG}polyline")
-    assert len(lines) == sum(len(one.predicted_ms) for one in scatters)
-    width, height = float(root.attrib["width"]), float(root.attrib["height"])
-    for circle in circles:
-        assert 0 <= float(circle.attrib["cx"]) <= width
-        assert 0 <= float(circle.attrib["cy"]) <= height
+    made = picture(scatters, "times < 10 ms & more")
+    points = [path for path in paths(made, "translate(") if path.attrib.get("opacity") == "0.5"]
+    assert len(points) == sum(len(one.measured_ms) for one in scatters)
+    assert len(paths(made, "line mark")) == sum(len(one.predicted_ms) for one in scatters)
+    assert "times &lt; 10 ms &amp; more" in made
+    for point in points:
+        x, y = (float(place) for place in point.attrib["transform"][len("translate(") : -1].split(","))
+        assert 0 <= x <= 300 and 0 <= y <= 300
 
 
 def test_points_within_ten_per_cent_lie_in_the_band() -> None:
-    root = ElementTree.fromstring(picture([scatter()]))
-    corners = [tuple(map(float, pair.split(","))) for pair in root.find(f".//{SVG}polygon").attrib["points"].split()]  # type: ignore[union-attr]
-    _, low0, low1, _, high1, high0 = corners
+    made = picture([scatter()])
+    (band,) = paths(made, "area mark")
+    left_low, right_low, right_high, left_high = (
+        tuple(map(float, pair.split(","))) for pair in band.attrib["d"].strip("MZ").split("L")
+    )
 
     def edge(one: tuple[float, ...], two: tuple[float, ...], x: float) -> float:
         return one[1] + (two[1] - one[1]) * (x - one[0]) / (two[0] - one[0])
 
-    for circle in root.findall(f".//{SVG}circle"):
-        x, y = float(circle.attrib["cx"]), float(circle.attrib["cy"])
-        assert edge(high0, high1, x) - 0.2 <= y <= edge(low0, low1, x) + 0.2
+    low, high = sorted(((left_low, right_low), (left_high, right_high)), key=lambda side: -side[0][1])
+    points = [path for path in paths(made, "translate(") if path.attrib.get("opacity") == "0.5"]
+    assert points
+    for point in points:
+        x, y = (float(place) for place in point.attrib["transform"][len("translate(") : -1].split(","))
+        assert edge(*high, x) - 0.2 <= y <= edge(*low, x) + 0.2

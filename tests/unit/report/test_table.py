@@ -34,14 +34,14 @@ def comparison(cpu: float | None, gpu: float | None, coexec: float) -> Compariso
 def test_the_comparisons_ratios() -> None:
     found = comparison(6.0, 9.0, 4.0)
     assert (found.best_single_ms, found.speedup, found.efficiency) == (6.0, 1.5, 0.75)
-    assert (found.winner, found.best_single) == ("co-execution", "cpu")
+    assert (found.winner, found.best_single) == ("coexec", "cpu")
 
 
 def test_a_processor_that_does_not_run_the_model_is_compared_with_nothing() -> None:
     found = comparison(None, 9.0, 6.0)
-    assert (found.best_single, found.best_single_ms, found.speedup, found.winner) == ("gpu", 9.0, 1.5, "co-execution")
+    assert (found.best_single, found.best_single_ms, found.speedup, found.winner) == ("gpu", 9.0, 1.5, "coexec")
     found = comparison(None, None, 6.0)
-    assert (found.best_single, found.best_single_ms, found.speedup, found.winner) == (None, None, None, "co-execution")
+    assert (found.best_single, found.best_single_ms, found.speedup, found.winner) == (None, None, None, "coexec")
     assert found.efficiency == 0.5
 
 

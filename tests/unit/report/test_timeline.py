@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tvm_codl.errors import CheckFailed
-from tvm_codl.report.timeline import Event, busy, overlap, read_events
+from tvm_codl.report.timeline import Event, busy_intervals, overlap, read_events
 
 ticks = st.integers(0, 60)
 events = st.lists(
@@ -65,7 +65,7 @@ def test_overlap_knows_no_clock_no_order_and_no_side(found: list[Event], shift: 
 
 @given(events)
 def test_busy_intervals_are_disjoint_and_in_order(found: list[Event]) -> None:
-    intervals = busy(found, "cpu")
+    intervals = busy_intervals(found, "cpu")
     assert all(start <= end for start, end in intervals)
     assert all(a[1] < b[0] for a, b in itertools.pairwise(intervals))
 

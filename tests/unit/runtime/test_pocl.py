@@ -12,25 +12,25 @@ AVX512 = set(pocl.NAMES[0][1]) | pocl.NAMES[1][1]
 LIBRARY = b"\x7fELF....__generic\x00 generic\x00...alderlake\x00znver3\x00rocketlake\x00..."
 
 
-def _mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, features: set[str], content: bytes = LIBRARY) -> Path:
+def _patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, features: set[str], content: bytes = LIBRARY) -> Path:
     library = tmp_path / "site" / "pyopencl" / ".libs" / "libpocl.so"
     library.parent.mkdir(parents=True, exist_ok=True)
     library.write_bytes(content)
     monkeypatch.setattr(pocl, "host_features", lambda: features)
-    return pocl.mended(library, tmp_path / "cache")
+    return pocl.patch_library(library, tmp_path / "cache")
 
 
 def test_a_processor_with_avx512_is_never_taken_for_zen_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = _mended(tmp_path, monkeypatch, AVX512).read_bytes()
+    content = _patched(tmp_path, monkeypatch, AVX512).read_bytes()
     assert len(content) == len(LIBRARY)
     assert b"znver3" not in content and content.count(b"skx\x00") == 2
 
 
 def test_without_avx512_only_the_fallback_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = _mended(tmp_path, monkeypatch, pocl.NAMES[1][1]).read_bytes()
+    content = _patched(tmp_path, monkeypatch, pocl.NAMES[1][1]).read_bytes()
     assert b"\x00znver3\x00" in content and b"\x00 haswell\x00" in content
 
 
 def test_another_build_of_pocl_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="0 times"):
-        _mended(tmp_path, monkeypatch, AVX512, LIBRARY.replace(b"znver3", b"znver9"))
+        _patched(tmp_path, monkeypatch, AVX512, LIBRARY.replace(b"znver3", b"znver9"))

@@ -1,1 +1,1 @@
-"""See the module docstrings."""
+"""Phones over adb: files, ports, the server, the app and facts."""

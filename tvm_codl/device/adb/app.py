@@ -1,4 +1,4 @@
-"""The app on a phone: installed from an APK, nothing granted, nothing removed."""
+"""Installs the app from an APK; grants and removes nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from tvm_codl.device.adb.connection import AdbPhone, plain
+from tvm_codl.device.adb.connection import AdbPhone, sanitize
 from tvm_codl.device.adb.push import FOLDER, push
 from tvm_codl.errors import DeviceError, UsageError, UserError
 
@@ -23,7 +23,7 @@ _NEXT = {
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """An app on a phone: what was there before, and what is now (version name and code)."""
+    """An app on a phone; ``before`` is the version that it replaced, each as ``1.0 (7)``."""
 
     package: str
     before: str
@@ -33,43 +33,39 @@ class Installed(msgspec.Struct, frozen=True):
 def install(phone: AdbPhone, apk: Path, package: str, folder: str = FOLDER) -> Installed:
     """Installs over an older version, keeps its data, grants no permission: the phone asks its owner.
 
-    Raises :class:`UserError` for what is no APK, :class:`DeviceError` with the package manager's word where it refuses.
+    Raises :class:`UserError` for a file that is no APK, :class:`DeviceError` with the package manager's words where it
+    refuses.
     """
     if not _PACKAGE.fullmatch(package):
-        raise UsageError(f"{package!r} is no name of an Android package", "", "for example org.example.app")
+        raise UsageError(f"{package!r} is not the name of an Android package", "", "for example org.example.app")
+    build = "python -m rpc_apps.android_rpc.build_apk, or --apk FILE"
     try:
         with apk.open("rb") as file:
             start = file.read(4)
     except OSError as error:
-        raise UserError(
-            f"{apk} cannot be read", str(error), "python -m rpc_apps.android_rpc.build_apk, or --apk FILE"
-        ) from error
+        raise UserError(f"{apk} cannot be read", str(error), build) from error
     if start != b"PK\x03\x04":
-        raise UserError(
-            f"{apk} is no APK", f"it starts with {start!r}", "python -m rpc_apps.android_rpc.build_apk, or --apk FILE"
-        )
-    before = version(phone, package)
+        raise UserError(f"{apk} is no APK", f"it starts with {start!r}", build)
+    before = read_version(phone, package)
     (sent,) = push(phone, {"app.apk": apk}, folder)
     try:
-        done = phone.run('pm install -r "$1" 2>&1', sent.path, timeout_s=INSTALL_S)
+        result = phone.run('pm install -r "$1" 2>&1', sent.path, timeout_s=INSTALL_S)
     finally:
         phone.run('rm -f "$1"', sent.path)
-    if done.code != 0 or "Success" not in done.output:
-        word = re.search(r"INSTALL_[A-Z_]+", done.output)
-        remedy = _NEXT.get(word[0] if word else "", "adb logcat -d | grep PackageManager").format(package=package)
-        raise DeviceError(f"{phone.serial} does not install {apk.name}", plain(done.output) or "no answer", remedy)
-    now = version(phone, package)
-    if not now:
-        raise DeviceError(
-            f"{apk.name} was installed, but {phone.serial} has no {package}",
-            "",
-            "name the APK's own package: --package NAME",
-        )
-    return Installed(package, before, now)
+    if result.code != 0 or "Success" not in result.output:
+        reason = re.search(r"INSTALL_[A-Z_]+", result.output)
+        remedy = _NEXT.get(reason[0] if reason else "", "adb logcat -d | grep PackageManager").format(package=package)
+        evidence = sanitize(result.output) or "no answer"
+        raise DeviceError(f"{phone.serial} does not install {apk.name}", evidence, remedy)
+    version = read_version(phone, package)
+    if not version:
+        what = f"{apk.name} was installed, but {phone.serial} has no {package}"
+        raise DeviceError(what, "", "name the APK's own package: --package NAME")
+    return Installed(package, before, version)
 
 
-def version(phone: AdbPhone, package: str) -> str:
-    """``1.0 (7)`` where the app is there, else empty."""
-    told = phone.run('dumpsys package "$1" 2>/dev/null | grep -E "version(Name|Code)="', package).output
-    name, code = re.search(r"versionName=(\S{1,64})", told), re.search(r"versionCode=(\d{1,10})", told)
-    return plain(f"{name[1]} ({code[1]})") if name and code else ""
+def read_version(phone: AdbPhone, package: str) -> str:
+    """``1.0 (7)`` where the app is installed, else empty."""
+    output = phone.run('dumpsys package "$1" 2>/dev/null | grep -E "version(Name|Code)="', package).output
+    name, code = re.search(r"versionName=(\S{1,64})", output), re.search(r"versionCode=(\d{1,10})", output)
+    return sanitize(f"{name[1]} ({code[1]})") if name and code else ""

@@ -1,18 +1,18 @@
-"""Whether the shell of a phone can serve: each thing that is needed, with the next step where it is missing."""
+"""Checks whether a phone's shell can run the server, with the next step for each failure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
-from tvm_codl.device.adb.connection import AdbPhone, plain
+from tvm_codl.device.adb.connection import AdbPhone, sanitize
 from tvm_codl.device.adb.push import FOLDER
 
 NEEDED_MB = 200
 WARM_C, HOT_C = 38.0, 45.0
-#: Where Android keeps its OpenCL: what the runtime tries (runtime/native/opencl/loader.cc), /vendor by its two names.
+#: Where Android keeps its OpenCL: the paths that the runtime tries (runtime/native/opencl/loader.cc).
 LIBRARIES = (
     "/vendor/lib64/libOpenCL.so",
     "/system/vendor/lib64/libOpenCL.so",
@@ -21,13 +21,15 @@ LIBRARIES = (
     "/vendor/lib64/egl/libGLES_mali.so",
     "/system/vendor/lib64/libPVROCL.so",
 )
-#: A Pixel's, which hands out its functions in a way of its own: the runtime does not try it.
+#: A Pixel's OpenCL exports its functions differently; the runtime does not try it.
 PIXEL = "/vendor/lib64/libOpenCL-pixel.so"
 _PROGRAMS = ("sha256sum", "setsid", "sed", "dd", "tail", "df", "mkdir", "chmod", "mv")
+#: Whether a check passed, what it found, and what to do if it failed.
+_Finding = tuple[bool, str, str]
 
 
 class PhoneCheck(msgspec.Struct, frozen=True):
-    """One thing that was looked at.  ``needed``: the phone cannot serve without it; without the rest less or slower."""
+    """One check.  ``needed``: the phone cannot serve without it; otherwise it serves less or slower."""
 
     name: str
     ok: bool
@@ -36,122 +38,110 @@ class PhoneCheck(msgspec.Struct, frozen=True):
     needed: bool = True
 
 
-def checks(phone: AdbPhone, folder: str = FOLDER) -> Iterator[PhoneCheck]:
-    """Each as it is known.  Raises :class:`~tvm_codl.errors.DeviceError` where the phone goes away."""
-    yield _abi(phone)
-    yield _programs(phone)
-    yield _folder(phone, folder)
-    yield _space(phone, folder)
-    yield _opencl(phone)
-    yield _selinux(phone)
-    yield _temperature(phone)
-    yield _governor(phone)
-    yield _saving(phone)
-
-
-def _said(phone: AdbPhone, script: str, *words: str) -> str:
-    return plain(phone.run(script, *words).output, 300)
-
-
-def _abi(phone: AdbPhone) -> PhoneCheck:
-    listed = _said(phone, "getprop ro.product.cpu.abilist 2>/dev/null") or _said(phone, "uname -m")
-    ok = "arm64-v8a" in listed.split(",") or listed == "aarch64"
-    remedy = (
-        ""
-        if ok
-        else "only arm64-v8a is supported: take another phone, or build the server for this one and push --server FILE"
+def run_checks(phone: AdbPhone, folder: str = FOLDER) -> Iterator[PhoneCheck]:
+    """Yields each result at once.  Raises :class:`~tvm_codl.errors.DeviceError` where the phone goes away."""
+    checks: tuple[tuple[str, bool, Callable[[], _Finding]], ...] = (
+        ("arm64-v8a", True, lambda: _check_abi(phone)),
+        ("shell programs", True, lambda: _check_programs(phone)),
+        ("folder", True, lambda: _check_folder(phone, folder)),
+        ("free space", True, lambda: _check_space(phone, folder)),
+        ("libOpenCL.so", False, lambda: _check_opencl(phone)),
+        ("SELinux", False, lambda: _check_selinux(phone)),
+        ("temperature", False, lambda: _check_temperature(phone)),
+        ("CPU governor", False, lambda: _check_governor(phone)),
+        ("battery saver", False, lambda: _check_battery_saver(phone)),
     )
-    return PhoneCheck("arm64-v8a", ok, listed or "unknown", remedy)
+    for name, needed, check in checks:
+        ok, found, remedy = check()
+        yield PhoneCheck(name, ok, found, "" if ok else remedy, needed)
 
 
-def _programs(phone: AdbPhone) -> PhoneCheck:
-    missing = _said(phone, 'for one; do command -v "$one" >/dev/null || echo "$one"; done', *_PROGRAMS)
+def _ask(phone: AdbPhone, script: str, *words: str) -> str:
+    return sanitize(phone.run(script, *words).output, 300)
+
+
+def _check_abi(phone: AdbPhone) -> _Finding:
+    abis = _ask(phone, "getprop ro.product.cpu.abilist 2>/dev/null") or _ask(phone, "uname -m")
+    remedy = "only arm64-v8a is supported: take another phone, or build the server for this one and push --server FILE"
+    return "arm64-v8a" in abis.split(",") or abis == "aarch64", abis or "unknown", remedy
+
+
+def _check_programs(phone: AdbPhone) -> _Finding:
+    missing = _ask(phone, 'for one; do command -v "$one" >/dev/null || echo "$one"; done', *_PROGRAMS)
     remedy = "an old Android's toolbox lacks them: run the app instead (tvm-codl device install)"
-    return PhoneCheck(
-        "shell programs", not missing, f"missing: {missing}" if missing else "all there", remedy if missing else ""
-    )
+    return not missing, f"missing: {missing}" if missing else "all there", remedy
 
 
-def _folder(phone: AdbPhone, folder: str) -> PhoneCheck:
+def _check_folder(phone: AdbPhone, folder: str) -> _Finding:
     script = """
 mkdir -p "$1" && cd "$1" || exit 1
 probe=.probe-$$
 trap 'rm -f "$probe"' EXIT
 printf '#!%s\\necho 6 times 7 is $((6 * 7))\\n' "$(command -v sh)" >"$probe" && chmod 755 "$probe" && ./"$probe"
 """
-    done = phone.run(script, folder)
-    ok = done.code == 0 and done.output.strip() == "6 times 7 is 42"
-    found = f"{folder}: files can be written and executed" if ok else f"{folder}: {plain(done.output) or 'no answer'}"
+    result = phone.run(script, folder)
+    ok = result.code == 0 and result.output.strip() == "6 times 7 is 42"
+    found = "files can be written and executed" if ok else sanitize(result.output) or "no answer"
     remedy = f"adb shell ls -ldZ {folder}; a file that root left there: adb shell rm -r {folder}; else another --folder"
-    return PhoneCheck("folder", ok, found, "" if ok else remedy)
+    return ok, f"{folder}: {found}", remedy
 
 
-def _space(phone: AdbPhone, folder: str) -> PhoneCheck:
-    told = phone.run('df -k "$1" 2>/dev/null || df "$1"', folder).output
-    match = re.search(r"\s(\d{1,15})\s+\d{1,3}%", told)
+def _check_space(phone: AdbPhone, folder: str) -> _Finding:
+    output = phone.run('df -k "$1" 2>/dev/null || df "$1"', folder).output
+    match = re.search(r"\s(\d{1,15})\s+\d{1,3}%", output)
     free = int(match[1]) // 1024 if match else 0
-    ok = free >= NEEDED_MB
-    found = f"{free} MB free" if match else f"unknown: {plain(told, 100)}"
-    return PhoneCheck(
-        "free space", ok, found, "" if ok else f"free {NEEDED_MB} MB on the phone (large models want more)"
-    )
+    found = f"{free} MB free" if match else f"unknown: {sanitize(output, 100)}"
+    return free >= NEEDED_MB, found, f"free {NEEDED_MB} MB on the phone (large models want more)"
 
 
-def _opencl(phone: AdbPhone) -> PhoneCheck:
-    """The linker of a shell process looks in LD_LIBRARY_PATH, then in its own places; the runtime asks for paths, too."""
+def _check_opencl(phone: AdbPhone) -> _Finding:
+    """A shell process's linker searches LD_LIBRARY_PATH first; the runtime then tries the paths of ``LIBRARIES``."""
     script = """
 IFS=:
 for place in $LD_LIBRARY_PATH; do [ -r "$place/libOpenCL.so" ] && echo "$place/libOpenCL.so" && exit 0; done
 for path; do [ -r "$path" ] && echo "$path" && exit 0; done
 exit 1
 """
-    done = phone.run(script, *LIBRARIES, PIXEL)
-    path = plain(done.output, 200)
-    there = done.code == 0 and path.startswith("/")
-    if there and path != PIXEL:
-        return PhoneCheck("libOpenCL.so", True, path, needed=False)
+    result = phone.run(script, *LIBRARIES, PIXEL)
+    path = sanitize(result.output, 200)
+    exists = result.code == 0 and path.startswith("/")
+    if exists and path != PIXEL:
+        return True, path, ""
     nowhere = "not in LD_LIBRARY_PATH, /vendor/lib64 or /system/lib64"
     remedy = (
         "only the phone's CPU is served without it; some makers ship none, or under another name: "
         "adb shell find /vendor /system -name '*OpenCL*'"
     )
-    found = f"{path}, which the runtime cannot use" if there else nowhere
-    return PhoneCheck("libOpenCL.so", False, found, remedy, needed=False)
+    return False, f"{path}, which the runtime cannot use" if exists else nowhere, remedy
 
 
-def _selinux(phone: AdbPhone) -> PhoneCheck:
-    mode, domain = _said(phone, "getenforce 2>/dev/null"), _said(phone, "cat /proc/self/attr/current 2>/dev/null")
-    found = f"{mode or 'unknown'}, {domain or 'no domain'}"
-    # Enforcing is what phones are; a shell may run files below /data/local/tmp all the same.
+def _check_selinux(phone: AdbPhone) -> _Finding:
+    mode, domain = _ask(phone, "getenforce 2>/dev/null"), _ask(phone, "cat /proc/self/attr/current 2>/dev/null")
+    # Phones enforce; a shell may still run files below /data/local/tmp.
     ok = mode != "Enforcing" or not domain or ":shell:" in domain or ":su:" in domain
     remedy = "see what was denied: adb shell 'dmesg; logcat -d' | grep avc"
-    return PhoneCheck("SELinux", ok, found, "" if ok else remedy, needed=False)
+    return ok, f"{mode or 'unknown'}, {domain or 'no domain'}", remedy
 
 
-def _temperature(phone: AdbPhone) -> PhoneCheck:
-    told = phone.run("dumpsys battery 2>/dev/null | grep temperature").output
-    tenths = re.search(r"temperature:\s*(\d{1,4})\b", told)
+def _check_temperature(phone: AdbPhone) -> _Finding:
+    output = phone.run("dumpsys battery 2>/dev/null | grep temperature").output
+    tenths = re.search(r"temperature:\s*(\d{1,4})\b", output)
     if not tenths:
-        return PhoneCheck("temperature", True, "the battery's is not told", needed=False)
+        return True, "the battery reports none", ""
     degrees = int(tenths[1]) / 10
-    ok = degrees < WARM_C
-    word = "cool" if ok else "warm" if degrees < HOT_C else "hot"
-    remedy = "" if ok else "let it cool before measuring: a warm phone lowers its clocks"
-    return PhoneCheck("temperature", ok, f"battery {degrees:g} °C, {word}", remedy, needed=False)
+    word = "cool" if degrees < WARM_C else "warm" if degrees < HOT_C else "hot"
+    remedy = "let it cool before measuring: a warm phone lowers its clocks"
+    return degrees < WARM_C, f"battery {degrees:g} °C, {word}", remedy
 
 
-def _governor(phone: AdbPhone) -> PhoneCheck:
-    told = phone.run("cat /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor 2>/dev/null").output
-    kinds = sorted({plain(line, 32) for line in told.splitlines() if line.strip()})
-    ok = "powersave" not in kinds
-    remedy = "" if ok else "switch off power saving; with root: echo schedutil > .../cpufreq/scaling_governor"
-    return PhoneCheck("CPU governor", ok, ", ".join(kinds) or "not told", remedy, needed=False)
+def _check_governor(phone: AdbPhone) -> _Finding:
+    output = phone.run("cat /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor 2>/dev/null").output
+    governors = sorted({sanitize(line, 32) for line in output.splitlines() if line.strip()})
+    remedy = "switch off power saving; with root: echo schedutil > .../cpufreq/scaling_governor"
+    return "powersave" not in governors, ", ".join(governors) or "not reported", remedy
 
 
-def _saving(phone: AdbPhone) -> PhoneCheck:
-    told = _said(phone, "settings get global low_power 2>/dev/null")
-    ok = told != "1"
-    remedy = "" if ok else "adb shell settings put global low_power 0   (or unplug and charge it first)"
-    return PhoneCheck(
-        "battery saver", ok, "on" if not ok else "off" if told == "0" else "not told", remedy, needed=False
-    )
+def _check_battery_saver(phone: AdbPhone) -> _Finding:
+    setting = _ask(phone, "settings get global low_power 2>/dev/null")
+    remedy = "adb shell settings put global low_power 0   (or unplug and charge it first)"
+    return setting != "1", {"1": "on", "0": "off"}.get(setting, "not reported"), remedy

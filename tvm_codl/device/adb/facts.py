@@ -1,26 +1,19 @@
-"""The profile of a phone, as far as its shell can tell it; what only its OpenCL knows comes from the server there.
+"""A phone's profile from its shell; facts that only OpenCL knows come from the server on the phone.
 
-The files of /proc and /sys are copied as text and read by the same code as on the reference phone.
+The text of files in /proc and /sys is parsed by the same code as on the reference phone.
 """
 
 from __future__ import annotations
 
 import re
-import tempfile
-from pathlib import Path
 
 import msgspec
 
 from tvm_codl.device import cpu
-from tvm_codl.device.adb.connection import AdbPhone, plain
+from tvm_codl.device.adb.connection import AdbPhone, sanitize
 from tvm_codl.device.profile import DeviceProfile
 
 FACTS_S = 60.0
-_CORE = r"cpu\d{1,4}"
-#: The files that :mod:`tvm_codl.device.cpu` reads; a phone may name no other.
-_FILE = re.compile(
-    rf"cpuinfo|{_CORE}/(?:cpu_capacity|cpufreq/cpuinfo_max_freq|cache/index\d{{1,2}}/(?:level|size|type|shared_cpu_list))"
-)
 _HEAD = "=== "
 
 _CPU = f"""
@@ -55,48 +48,38 @@ true
 """
 _ARCH = {"arm64-v8a": "aarch64", "armeabi-v7a": "armv7l", "x86_64": "x86_64", "x86": "i686"}
 _TRIPLE = {"aarch64": "aarch64-linux-android", "armv7l": "armv7a-linux-androideabi", "x86_64": "x86_64-linux-android"}
-#: Linux's names for what an arm64 core can do, and LLVM's.
-_FEATURES = {"asimd": "+neon", "asimddp": "+dotprod", "fphp": "+fullfp16", "i8mm": "+i8mm"}
+#: LLVM's names for Linux's names of arm64 features, beside NEON.
+_FEATURES = {"asimddp": "+dotprod", "fphp": "+fullfp16", "i8mm": "+i8mm"}
 
 
-def shell_profile(phone: AdbPhone) -> DeviceProfile:
-    """What the phone's shell tells: CPU, clocks and caches, the GPU's name and clock, and its compute units on Mali.
+def read_shell_profile(phone: AdbPhone) -> DeviceProfile:
+    """What the phone's shell reports: CPU, clocks and caches, the GPU's name and clock, and its compute units on Mali.
 
     Raises :class:`~tvm_codl.errors.DeviceError` where the phone goes away.
     """
-    files = _sections(phone.read(_CPU, timeout_s=FACTS_S))
-    told = {name: plain(text.strip(), 300) for name, text in _sections(phone.read(_REST, timeout_s=FACTS_S)).items()}
-    with tempfile.TemporaryDirectory(prefix="tvm-codl-facts-") as folder:
-        system = Path(folder, "system")
-        system.mkdir()
-        for name, text in files.items():
-            if _FILE.fullmatch(name):
-                path = Path(folder, name) if name == "cpuinfo" else system / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text)
-        clusters = cpu.clusters(system, Path(folder, "cpuinfo"))
-        caches = cpu.caches(system)
-    arch = _ARCH.get(told.get("ro.product.cpu.abi", ""), "") or told.get("machine", "")
-    gpu = _gpu_name(told)
+    files = _split_sections(phone.read(_CPU, timeout_s=FACTS_S))
+    rest = _split_sections(phone.read(_REST, timeout_s=FACTS_S))
+    facts = {name: sanitize(text.strip(), 300) for name, text in rest.items()}
+    clusters, cpuinfo = cpu.clusters(files), files.get("cpuinfo", "")
+    arch = _ARCH.get(facts.get("ro.product.cpu.abi", ""), "") or facts.get("machine", "")
+    gpu = _gpu_name(facts)
     return DeviceProfile(
-        name=_name(told) or phone.about.model or phone.serial,
+        name=_phone_name(facts) or phone.entry.model or phone.serial,
         arch=arch,
-        cpu_name=_chip(told)
-        or _words(files.get("cpuinfo", ""), "Hardware")
-        or _words(files.get("cpuinfo", ""), "model name"),
+        cpu_name=_chip_name(facts) or _cpuinfo_line(cpuinfo, "Hardware") or _cpuinfo_line(cpuinfo, "model name"),
         cpu_cores=tuple(sorted(core for cluster in clusters for core in cluster.cores)),
-        cpu_target=_cpu_target(arch, files.get("cpuinfo", "")),
+        cpu_target=_cpu_target(arch, cpuinfo),
         gpu_name=gpu,
         gpu_target="opencl -device=adreno" if "adreno" in gpu.lower() else "opencl -device=mali",
-        compute_units=_cores_of_mali(told.get("gpuinfo", "")),
+        compute_units=_mali_cores(facts.get("gpuinfo", "")),
         clusters=clusters,
-        caches=caches,
-        gpu_mhz=_hertz(told.get("max_gpuclk", "")) or _hertz(told.get("devfreq", "")),
+        caches=cpu.caches(files),
+        gpu_mhz=_parse_mhz(facts.get("max_gpuclk", "")) or _parse_mhz(facts.get("devfreq", "")),
     )
 
 
-def merged(shell: DeviceProfile, server: DeviceProfile) -> DeviceProfile:
-    """The server's profile; what it does not know is filled in from the shell's."""
+def merge_profiles(shell: DeviceProfile, server: DeviceProfile) -> DeviceProfile:
+    """The server's profile, its gaps filled from the shell's."""
     gaps = {name: getattr(shell, name) for name in shell.__struct_fields__ if _unknown(getattr(server, name))}
     return msgspec.structs.replace(server, **gaps)
 
@@ -106,47 +89,43 @@ def _unknown(value: object) -> bool:
     return value is not False and value in ("", 0, ())
 
 
-def to_yaml(profile: DeviceProfile) -> str:
-    """One line a fact, clusters and caches as lists; what is not known is left out.
-
-    CoDL's files are made by :func:`~tvm_codl.device.profile.soc_yaml`.
-    """
-    # What is as by default is left out by msgspec already; False is a fact where True is the default.
-    told = msgspec.to_builtins(profile).items()
-    facts = {name: value for name, value in told if not _unknown(value) and value != []}
+def profile_to_yaml(profile: DeviceProfile) -> str:
+    """One line for each known fact; clusters and caches as lists."""
+    # msgspec leaves defaults out already; False is a fact where True is the default.
+    facts = {name: value for name, value in msgspec.to_builtins(profile).items() if not _unknown(value) and value != []}
     return msgspec.yaml.encode(facts).decode()
 
 
-def _sections(text: str) -> dict[str, str]:
-    """``=== NAME`` lines and what follows each."""
-    found: dict[str, str] = {}
+def _split_sections(text: str) -> dict[str, str]:
+    """``=== NAME`` lines and the text after each."""
+    sections: dict[str, str] = {}
     name = ""
     for line in text.splitlines():
         if line.startswith(_HEAD):
             name = line.removeprefix(_HEAD).strip()
-            found.setdefault(name, "")
+            sections.setdefault(name, "")
         elif name:
-            found[name] += line + "\n"
-    return found
+            sections[name] += line + "\n"
+    return sections
 
 
-def _name(told: dict[str, str]) -> str:
-    maker, model = told.get("ro.product.manufacturer", ""), told.get("ro.product.model", "")
+def _phone_name(facts: dict[str, str]) -> str:
+    maker, model = facts.get("ro.product.manufacturer", ""), facts.get("ro.product.model", "")
     return model if model.lower().startswith(maker.lower()) else f"{maker} {model}".strip()
 
 
-def _chip(told: dict[str, str]) -> str:
-    named = f"{told.get('ro.soc.manufacturer', '')} {told.get('ro.soc.model', '')}".strip()
-    return named or told.get("ro.board.platform", "")
+def _chip_name(facts: dict[str, str]) -> str:
+    soc = f"{facts.get('ro.soc.manufacturer', '')} {facts.get('ro.soc.model', '')}".strip()
+    return soc or facts.get("ro.board.platform", "")
 
 
-def _words(cpuinfo: str, name: str) -> str:
+def _cpuinfo_line(cpuinfo: str, name: str) -> str:
     match = re.search(rf"^{name}\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
-    return plain(match[1], 100) if match else ""
+    return sanitize(match[1], 100) if match else ""
 
 
 def _cpu_target(arch: str, cpuinfo: str) -> str:
-    """What every core can do: a thread may run on any of them."""
+    """With the features that every core has: a thread may run on any of them."""
     if arch not in _TRIPLE:
         return "llvm"
     target = f"llvm -mtriple={_TRIPLE[arch]}"
@@ -154,26 +133,24 @@ def _cpu_target(arch: str, cpuinfo: str) -> str:
         return target
     lines = [set(line.partition(":")[2].split()) for line in cpuinfo.splitlines() if line.startswith("Features")]
     common = set.intersection(*lines) if lines else set()
-    return f"{target} -mattr=" + ",".join(
-        ["+neon", *(name for word, name in _FEATURES.items() if word in common - {"asimd"})]
-    )
+    return ",".join([f"{target} -mattr=+neon", *(name for word, name in _FEATURES.items() if word in common)])
 
 
-def _gpu_name(told: dict[str, str]) -> str:
+def _gpu_name(facts: dict[str, str]) -> str:
     """From the driver (``GLES: Qualcomm, Adreno (TM) 640, OpenGL ES 3.2 ...``), else from the kernel."""
-    words = told.get("gles", "").partition("GLES:")[2].split(",")
+    words = facts.get("gles", "").partition("GLES:")[2].split(",")
     if len(words) >= 2:
         return words[1].strip()
-    return told.get("gpu_model", "") or told.get("gpuinfo", "").partition(" ")[0]
+    return facts.get("gpu_model", "") or facts.get("gpuinfo", "").partition(" ")[0]
 
 
-def _cores_of_mali(text: str) -> int:
-    """``Mali-G76 12 cores r0p0 0x72121001``: OpenCL's compute units are these cores."""
+def _mali_cores(text: str) -> int:
+    """``Mali-G76 12 cores r0p0 0x72121001``: these cores are OpenCL's compute units."""
     match = re.search(r"\b(\d{1,3}) cores\b", text)
     return int(match[1]) if match else 0
 
 
-def _hertz(text: str) -> int:
-    """MHz of the first number, in Hz."""
+def _parse_mhz(text: str) -> int:
+    """The first number, which is in Hz."""
     match = re.match(r"(\d{7,11})\b", text)
     return int(match[1]) // 1_000_000 if match else 0

@@ -1,25 +1,22 @@
-"""All phones in one list: those that adb sees, those that a tracker knows, those that wait behind a proxy."""
+"""Lists phones: on adb, at a tracker, behind a proxy."""
 
 from __future__ import annotations
 
 import re
-import socket
-import struct
 
 import msgspec
 
-from tvm_codl.device.adb.connection import AdbServer, plain
+from tvm_codl.device.adb.connection import AdbServer, sanitize
 from tvm_codl.errors import DeviceError, UsageError
 
 ANSWER_S = 1.0
 _KEY = re.compile(r"[A-Za-z0-9_.+=@-]{1,128}")
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """A phone somewhere: ``where`` is ``adb``, ``tracker HOST:PORT`` or ``proxy HOST:PORT``.
+class PhoneEntry(msgspec.Struct, frozen=True):
+    """A phone in a list: ``where`` is ``adb``, ``tracker HOST:PORT`` or ``proxy HOST:PORT``.
 
-    adb knows serial and model, trackers and proxies know keys; ``state`` is adb's, or how many of a key's phones are
-    free.
+    adb knows serial and model, trackers and proxies know keys; ``state`` is adb's, or how many phones of a key are free.
     """
 
     serial: str
@@ -29,47 +26,39 @@ class Seen(msgspec.Struct, frozen=True):
     where: str
 
 
-def checked_key(key: str) -> str:
-    """A key as a phone may serve.  Raises :class:`UsageError`."""
+def check_key(key: str) -> str:
+    """``key``, if a phone may serve it.  Raises :class:`UsageError`."""
     if not _KEY.fullmatch(key):
-        raise UsageError(f"{key!r} is no key", "", "letters, digits and . _ + = @ -")
+        raise UsageError(f"{key!r} is not a valid key", "", "letters, digits and . _ + = @ -")
     return key
 
 
-def on_adb(server: AdbServer) -> list[Seen]:
+def list_adb(server: AdbServer) -> list[PhoneEntry]:
     """Raises :class:`DeviceError` where no adb server answers."""
-    return [Seen(one.serial, one.model, one.state, "", "adb") for one in server.phones()]
+    return [PhoneEntry(entry.serial, entry.model, entry.state, "", "adb") for entry in server.phones()]
 
 
-def at_tracker(host: str, port: int) -> list[Seen]:
-    """A line for each key.  Raises :class:`DeviceError` where there is no tracker."""
-    from tvm_codl.device.ask_tracker import tracker_summary
+def list_tracker(host: str, port: int) -> list[PhoneEntry]:
+    """An entry for each key.  Raises :class:`DeviceError` where there is no tracker."""
+    from tvm_codl.device.tracker_client import tracker_summary
 
-    return [
-        Seen("", "", f"{free} of {count} free", plain(key, 128), f"tracker {host}:{port}")
-        for key, (count, free) in sorted(tracker_summary(host, port).items())
-    ]
-
-
-def behind_proxy(host: str, port: int, keys: tuple[str, ...]) -> list[Seen]:
-    """A line for each of these keys; a proxy does not tell which it has.  Raises :class:`DeviceError` without a proxy."""
-    return [
-        Seen(
-            "",
-            "",
-            "free" if waits_behind(host, port, checked_key(key)) else "busy or not there",
-            key,
-            f"proxy {host}:{port}",
-        )
-        for key in keys
-    ]
+    keys = sorted(tracker_summary(host, port).items())
+    where = f"tracker {host}:{port}"
+    return [PhoneEntry("", "", f"{free} of {count} free", sanitize(key, 128), where) for key, (count, free) in keys]
 
 
-def waits_behind(host: str, port: int, key: str) -> bool:
+def list_proxy(host: str, port: int, keys: tuple[str, ...]) -> list[PhoneEntry]:
+    """An entry for each of these keys; a proxy does not list its own.  Raises :class:`DeviceError` without a proxy."""
+    states = {key: is_waiting_at_proxy(host, port, check_key(key)) for key in keys}
+    where = f"proxy {host}:{port}"
+    return [PhoneEntry("", "", "free" if free else "busy or not there", key, where) for key, free in states.items()]
+
+
+def is_waiting_at_proxy(host: str, port: int, key: str) -> bool:
     """Whether a phone with this key waits at a proxy for a client.
 
-    A proxy takes one phone a key, and says so to a second one, which is what this pretends to be for a second at most; a phone
-    or client that comes in just then has to come again.  Raises :class:`DeviceError` where there is no proxy.
+    A proxy takes one phone per key and rejects a second one; this pretends to be that second one for at most a second.
+    A phone or client that comes in that moment must retry.  Raises :class:`DeviceError` where there is no proxy.
     """
     from tvm.rpc import base
 
@@ -77,8 +66,7 @@ def waits_behind(host: str, port: int, key: str) -> bool:
 
     start = f"python -m tvm.exec.rpc_proxy --host {host} --port {port}"
     try:
-        with socket.create_connection((host, port), timeout=handshake.PATIENCE_S) as conn:
-            conn.sendall(struct.pack("<i", base.RPC_MAGIC))
+        with handshake.dial(host, port) as conn:
             handshake.send_text(conn, f"server:{key}")
             conn.settimeout(ANSWER_S)
             try:

@@ -1,1 +1,1 @@
-"""See the module docstrings."""
+"""The reference phone: a server of this machine."""

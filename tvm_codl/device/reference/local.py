@@ -1,4 +1,4 @@
-"""A tracker and the reference phone on this machine, for as long as the client lives."""
+"""A tracker and the reference phone on this machine, for the lifetime of the client."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tvm_codl.device.ask_tracker import tracker_summary
 from tvm_codl.device.cores import phone_environment
 from tvm_codl.device.reference import serve
 from tvm_codl.device.spec import Tracker
+from tvm_codl.device.tracker_client import tracker_summary
 from tvm_codl.errors import DeviceError
 
 START_S, STOP_S = 60.0, 3.0
 
 
 class LocalPhone:
-    """A tracker and a phone that is registered there; ``where`` says how to reach it."""
+    """A tracker and a phone registered there; ``where`` is the phone's address."""
+
+    where: Tracker
 
     def __init__(self) -> None:
         """Starts both.  Raises :class:`DeviceError` with the phone's own words if one does not start."""
@@ -36,29 +38,27 @@ class LocalPhone:
         self._processes: dict[str, subprocess.Popen[str]] = {}
         atexit.register(self.stop)
         try:
-            with socket.create_server((serve.LOOPBACK, 0)) as listener:
-                port = int(listener.getsockname()[1])
-                self.where = Tracker(serve.LOOPBACK, port, f"local-{os.getpid()}-{secrets.token_hex(4)}")
-                self._start_tracker(listener)
-            self._start_server()
-            self._until_registered()
+            # Port 0: the system picks a free one.
+            self._start_tracker(0, f"local-{os.getpid()}-{secrets.token_hex(4)}")
+            self.revive()
         except BaseException:
             self.stop()
             raise
 
     def revive(self) -> None:
-        """Starts again what has died, at the same place.  Raises :class:`DeviceError` if it does not start."""
-        if all(process.poll() is None for process in self._processes.values()):
+        """Starts what does not run, at the same address.  Raises :class:`DeviceError` if it does not start."""
+        if all(self._is_running(name) for name in ("tracker", "phone")):
             return
-        if self._processes["tracker"].poll() is not None:
+        if not self._is_running("tracker"):
             try:
-                with socket.create_server((self.where.host, self.where.port)) as listener:
-                    self._start_tracker(listener)
+                self._start_tracker(self.where.port, self.where.key)
             except OSError as error:
                 raise DeviceError("the local phone's tracker cannot start again", str(error)) from error
-        if self._processes["phone"].poll() is not None:
-            self._start_server()
-        self._until_registered()
+        if not self._is_running("phone"):
+            tracker = f"{self.where.host}:{self.where.port}"
+            line = serve.command(port=0, key=self.where.key, tracker=tracker, work_dir=self._folder, parent=os.getpid())
+            self._start("phone", line)
+        self._await_registration()
 
     def stop(self) -> None:
         """Ends both processes and removes their folder."""
@@ -74,17 +74,14 @@ class LocalPhone:
         shutil.rmtree(self._folder, ignore_errors=True)
         atexit.unregister(self.stop)
 
-    def _start_tracker(self, listener: socket.socket) -> None:
-        line = [sys.executable, "-m", "tvm_codl.device.reference.tracker", str(listener.fileno()), str(os.getpid())]
-        self._start("tracker", line, (listener.fileno(),))
+    def _is_running(self, name: str) -> bool:
+        return name in self._processes and self._processes[name].poll() is None
 
-    def _start_server(self) -> None:
-        where = self.where
-        # From port 0 the system picks a free one.
-        line = serve.command(
-            port=0, key=where.key, tracker=f"{where.host}:{where.port}", work_dir=self._folder, parent=os.getpid()
-        )
-        self._start("phone", line)
+    def _start_tracker(self, port: int, key: str) -> None:
+        with socket.create_server((serve.LOOPBACK, port)) as listener:
+            self.where = Tracker(serve.LOOPBACK, int(listener.getsockname()[1]), key)
+            line = [sys.executable, "-m", "tvm_codl.device.reference.tracker", str(listener.fileno()), str(os.getpid())]
+            self._start("tracker", line, (listener.fileno(),))
 
     def _start(self, name: str, line: list[str], keep: tuple[int, ...] = ()) -> None:
         environment = {**os.environ, **phone_environment()}
@@ -93,18 +90,18 @@ class LocalPhone:
                 line, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file, text=True, pass_fds=keep
             )
 
-    def _words(self, name: str) -> str:
+    def _read_log(self, name: str) -> str:
         words = (self._folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
         return "\n    ".join(words[-6:])
 
-    def _until_registered(self) -> None:
+    def _await_registration(self) -> None:
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             for name, process in self._processes.items():
                 if process.poll() is not None:
                     raise DeviceError(
                         f"the local phone's {name} ended as it started, with code {process.returncode}",
-                        self._words(name),
+                        self._read_log(name),
                         "tvm-codl doctor",
                     )
             with contextlib.suppress(DeviceError):
@@ -112,14 +109,15 @@ class LocalPhone:
                     return
             time.sleep(0.05)
         raise DeviceError(
-            f"the local phone did not register within {START_S:g} s", self._words("phone"), "tvm-codl doctor"
+            f"the local phone did not register within {START_S:g} s", self._read_log("phone"), "tvm-codl doctor"
         )
 
 
 @contextlib.contextmanager
 def local_phone() -> Iterator[LocalPhone]:
-    """A phone of one's own.  Both processes and their folder are gone afterwards, and also end by themselves when this
-    process is killed.  Raises :class:`DeviceError` with the phone's own words if it does not start.
+    """A phone for this process.  Both processes and their folder are gone afterwards, even if this process is killed.
+
+    Raises :class:`DeviceError` with the phone's own words if it does not start.
     """
     phone = LocalPhone()
     try:

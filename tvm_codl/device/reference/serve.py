@@ -1,4 +1,4 @@
-"""Starting the reference phone: its options, its environment, its process."""
+"""Starts the reference phone's server: its options, environment and command line."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from tvm_codl.errors import UsageError
 LOOPBACK = "127.0.0.1"
 
 
-def parser(arguments: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """The server process's options."""
-    arguments.add_argument("--host", default=LOOPBACK)
-    arguments.add_argument("--port", type=int, default=9090)
-    arguments.add_argument("--port-end", type=int, default=9199)
-    arguments.add_argument("--tracker", default="")
-    arguments.add_argument("--proxy", default="")
-    arguments.add_argument("--key", default="codl")
-    arguments.add_argument("--work-dir", default="")
-    arguments.add_argument("--parent", type=int, default=None)
-    return arguments
+def add_options(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Adds the server process's options."""
+    parser.add_argument("--host", default=LOOPBACK)
+    parser.add_argument("--port", type=int, default=9090)
+    parser.add_argument("--port-end", type=int, default=9199)
+    parser.add_argument("--tracker", default="")
+    parser.add_argument("--proxy", default="")
+    parser.add_argument("--key", default="codl")
+    parser.add_argument("--work-dir", default="")
+    parser.add_argument("--parent", type=int, default=None)
+    return parser
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine reaches an address."""
+    """Whether only this machine reaches an address."""
     return host in (LOOPBACK, "localhost", "::1")
 
 
-def hides_from(tracker: str, host: str) -> bool:
-    """Whether clients of a tracker (``host:port``) do not reach a server at ``host``: a tracker of another machine sends
-    them to the server's machine's own address.  Raises :class:`UsageError` for an address that is none."""
-    return bool(tracker) and is_loopback(host) and not is_loopback(address(tracker)[0])
+def is_hidden(host: str, tracker: str) -> bool:
+    """Whether a tracker's clients cannot reach a server at ``host``: a tracker (``host:port``) of another machine sends
+    them to the server machine's own address.  Raises :class:`UsageError` for a bad address."""
+    return bool(tracker) and is_loopback(host) and not is_loopback(parse_address(tracker)[0])
 
 
 def command(**options: object) -> list[str]:
@@ -49,14 +49,14 @@ def serve(**options: object) -> None:
     """Becomes the server process; does not return.  Raises :class:`DeviceError` where there is no usable OpenCL."""
     from tvm_codl.runtime import plugin
 
-    plugin.path()  # builds it where it is missing, with the compiler's words on failure
+    plugin.path()  # builds it if missing; a failure shows the compiler's words
     environment = {**os.environ, **phone_environment()}
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, command(**options), environment)
 
 
-def address(text: str) -> tuple[str, int]:
+def parse_address(text: str) -> tuple[str, int]:
     """``host:port`` as a pair.  Raises :class:`UsageError`."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:

@@ -12,18 +12,18 @@ import sys
 import time
 from pathlib import Path
 
-from tvm_codl.device.cores import CPU_CORES, named
+from tvm_codl.device.cores import CPU_CORES, cores_from_env
 from tvm_codl.device.reference.warm_up import WarmUp
 
 SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux's prctl
-REAP_S = 5.0  # how long a killed process may take to vanish; inside a broken driver it takes for ever
+REAP_S = 5.0  # how long a killed process may take to end; inside a broken driver it never does
 
 
 def start(conn: socket.socket, work: Path, inherited: list[socket.socket]) -> int:
     """Forks a process that serves ``conn`` and ends with it; returns its id.
 
-    ``work`` is the session's folder; ``inherited`` are the server's other sockets, which the session must not hold.
-    The caller has one thread, or forking would not be safe.
+    ``work`` is the session's folder; ``inherited`` are the server's other sockets, which the session closes.  The caller
+    must have one thread only: forking is not safe otherwise.
     """
     parent = os.getpid()
     child = os.fork()
@@ -34,11 +34,11 @@ def start(conn: socket.socket, work: Path, inherited: list[socket.socket]) -> in
     status = 1
     try:
         os.setpgid(0, 0)
-        # SIGSEGV too: TVM's own handler gathers a backtrace, which may take for ever in a process that has crashed.
+        # SIGSEGV too: TVM's own handler collects a backtrace, which may hang in a crashed process.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGSEGV):
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
-        die_with(parent)
+        die_with_parent(parent)
         for other in inherited:
             other.close()
         _serve(conn, work)
@@ -46,33 +46,30 @@ def start(conn: socket.socket, work: Path, inherited: list[socket.socket]) -> in
     except BaseException as error:  # whatever happened, this process must not return into the server's loop
         print(f"session failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
     finally:
-        # Exit without destructors: the order in which TVM and an OpenCL driver take themselves down is not defined.
+        # Exit without destructors: TVM's and an OpenCL driver's run in no defined order.
         os._exit(status)
 
 
-def die_with(parent: int) -> None:
-    """Has the kernel kill this process when the thread that forked it ends."""
+def die_with_parent(parent: int) -> None:
+    """Lets the kernel kill this process when the thread that forked it ends."""
     ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the kernel was asked
+    if os.getppid() != parent:  # it ended before the call
         os._exit(1)
 
 
 def end(pid: int, work: Path, patience_s: float = REAP_S) -> bool:
-    """Kills what is left of a session, its children included, and removes its folder; whether its process has ended.
-
-    Where it has not, it is :func:`reaped` later.
-    """
+    """Kills a session's process and its children, and removes its folder.  False if the process does not end in time."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     deadline = time.monotonic() + patience_s
-    while not (ended := reaped(pid)) and time.monotonic() < deadline:
+    while not (ended := has_ended(pid)) and time.monotonic() < deadline:
         time.sleep(0.01)
     shutil.rmtree(work, ignore_errors=True)
     return ended
 
 
-def reaped(pid: int) -> bool:
-    """Whether a session's process has ended, now or before."""
+def has_ended(pid: int) -> bool:
+    """Whether a session's process has ended; reaps it."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
@@ -85,7 +82,7 @@ def _serve(conn: socket.socket, work: Path) -> None:
     from tvm_codl.device import facts
     from tvm_codl.runtime import plugin
 
-    if cores := named(CPU_CORES):
+    if cores := cores_from_env(CPU_CORES):
         os.sched_setaffinity(0, cores)
     work.mkdir(parents=True)
     os.chdir(work)
@@ -93,9 +90,9 @@ def _serve(conn: socket.socket, work: Path) -> None:
     plugin.load()
 
     def path_of(name: str) -> str:
-        """Where an uploaded file lies; a name that leads out of the session's folder is refused.
+        """The path of an uploaded file; a name that leads out of the session's folder is refused.
 
-        Of a whole path the last part is meant: AutoTVM's runner removes a library by the path that it has with the client.
+        Of an absolute path only the last part counts: AutoTVM's runner removes a library by the client's path of it.
         """
         path = (work / (Path(name).name if Path(name).is_absolute() else name)).resolve()
         if not path.is_relative_to(work.resolve()):

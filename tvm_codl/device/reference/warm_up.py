@@ -1,8 +1,7 @@
-"""Has the reference phone's OpenCL driver compile kernels ahead, on two cores.
+"""Compiles a library's OpenCL kernels ahead of time, on two cores.
 
-PoCL compiles a kernel when it runs first and holds a lock of the process meanwhile, but what it has compiled it keeps in a
-folder that processes share.  So a second process runs half of a library's kernels once while the session runs the
-other half.
+PoCL compiles a kernel at its first run, under a lock of the process, into a cache folder that processes share.  So a second
+process runs half of a library's kernels once while the session runs the other half.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tvm_codl.device.cores import CPU_CORES, GPU_CORES, named
+from tvm_codl.device.cores import CPU_CORES, GPU_CORES, cores_from_env
 
 #: Shape and type of each argument.
 Arguments = Sequence[tuple[Sequence[int], str]]
@@ -24,8 +23,8 @@ Arguments = Sequence[tuple[Sequence[int], str]]
 class WarmUp:
     """``codl.warm_up(module, name, functions, arguments)``: runs each of ``functions`` of a library once.
 
-    ``name`` is the uploaded file that ``module`` was loaded from; ``functions`` and ``arguments`` are JSON: names, and
-    the shape and type of each argument that all of them take.
+    ``name`` is the uploaded file of ``module``; ``functions`` and ``arguments`` are JSON: names, and the shape and type
+    of each argument, the same for all functions.
     """
 
     def __init__(self, work: Path) -> None:
@@ -33,20 +32,20 @@ class WarmUp:
         self._process: subprocess.Popen[str] | None = None
 
     def __call__(self, module: Any, name: str, functions: str, arguments: str) -> None:
-        names, given = json.loads(functions), json.loads(arguments)
-        theirs = names[1::2] if self._send(self.work / Path(name).name, names[1::2], given) else []
-        run(module, [one for one in names if one not in theirs], given)
-        if theirs:
-            self._wait()
+        names, parsed = json.loads(functions), json.loads(arguments)
+        shared = self._send_to_helper(self.work / Path(name).name, names[1::2], parsed)
+        run(module, names[::2] if shared else names, parsed)
+        if shared:
+            self._await_helper()
 
-    def _send(self, path: Path, names: list[str], arguments: Arguments) -> bool:
+    def _send_to_helper(self, path: Path, names: list[str], arguments: Arguments) -> bool:
         if not names:
             return False
         from tvm_codl.runtime import plugin
 
         try:
             if self._process is None:
-                # The plugin is the session's, whatever is newer by now.
+                # The session's plugin, even if a newer one exists by now.
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "tvm_codl.device.reference.warm_up"],
                     env={**os.environ, "TVM_CODL_PLUGIN": str(plugin.path())},
@@ -58,17 +57,17 @@ class WarmUp:
             self._process.stdin.write(json.dumps([str(path), names, arguments]) + "\n")
             self._process.stdin.flush()
         except OSError:
-            return False  # it has crashed: the session does all of it
+            return False  # it has crashed: the session runs all of them
         return True
 
-    def _wait(self) -> None:
-        """Until the other process has answered, or has crashed: what it left the session compiles when it is timed."""
+    def _await_helper(self) -> None:
+        """Waits until the helper has answered or crashed; then the session compiles the rest when it times them."""
         assert self._process is not None and self._process.stdout is not None
         self._process.stdout.readline()
 
 
 def run(module: Any, names: Sequence[str], arguments: Arguments) -> None:
-    """Runs each function once, on arguments that hold nothing."""
+    """Runs each function once, on uninitialized arguments."""
     import tvm
 
     device = tvm.device("opencl", 0)
@@ -79,8 +78,8 @@ def run(module: Any, names: Sequence[str], arguments: Arguments) -> None:
 
 
 def main() -> None:
-    """One library a line, answered with an empty line."""
-    if cores := {*named(CPU_CORES), *named(GPU_CORES)}:
+    """Reads one library per line, answers with an empty line."""
+    if cores := {*cores_from_env(CPU_CORES), *cores_from_env(GPU_CORES)}:
         os.sched_setaffinity(0, cores)
     import tvm
 

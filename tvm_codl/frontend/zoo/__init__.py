@@ -48,9 +48,9 @@ ENTRIES = (
 
 def entry(name: str) -> ZooEntry:
     """The network called ``name``.  Raises :class:`UserError` with the names there are."""
-    for known in ENTRIES:
-        if known.name == name:
-            return known
-    names = ", ".join(f"zoo:{known.name}" for known in ENTRIES)
-    close = difflib.get_close_matches(name, [known.name for known in ENTRIES], 1, 0.0)
+    by_name = {entry.name: entry for entry in ENTRIES}
+    if name in by_name:
+        return by_name[name]
+    names = ", ".join(f"zoo:{name}" for name in by_name)
+    close = difflib.get_close_matches(name, by_name, 1, 0.0)
     raise UserError(f"the zoo has no model {name!r}", f"it has {names}", f"name one of these, e.g. zoo:{close[0]}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, built
+from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
 from tvm_codl.frontend.zoo.network import Network
 
 #: Output channels, kernel and stride of each convolution, and whether a pooling follows.
@@ -32,4 +32,4 @@ def build(classes: int = 1000) -> onnx.ModelProto:
     return net.finish((1, 3, 224, 224), net.dense(x, features, classes), (1, classes))
 
 
-ENTRY = ZooEntry("alexnet", "AlexNet, one tower, seeded weights", built("alexnet", 1, build))
+ENTRY = ZooEntry("alexnet", "AlexNet, one tower, seeded weights", build_once("alexnet", 1, build))

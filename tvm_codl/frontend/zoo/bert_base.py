@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from tvm_codl.frontend.model import Shape
-from tvm_codl.frontend.zoo.entry import ZooEntry, built
+from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
 from tvm_codl.frontend.zoo.network import Network
+from tvm_codl.relay.model import Shape
 
 WORDS, POSITIONS = 30522, 512
 LAYERS, HIDDEN, HEADS, WIDER = 12, 768, 12, 4
@@ -28,11 +28,11 @@ def build(tokens: int = 128, layers: int = LAYERS) -> onnx.ModelProto:
     segment = net.weight(net.random.standard_normal(HIDDEN).astype(np.float32) * 0.02)
     flat = net.add("Reshape", "input", net.constant(np.array([tokens], np.int64)))
     x = net.add("Add", net.add("Add", net.add("Gather", words, flat, axis=0), here), segment)
-    x = _normalised(net, x)
+    x = _normalise(net, x)
     for _ in range(layers):
-        x = _normalised(net, net.add("Add", net.dense(_attention(net, x, tokens), HIDDEN, HIDDEN), x))
+        x = _normalise(net, net.add("Add", net.dense(_attention(net, x, tokens), HIDDEN, HIDDEN), x))
         y = _gelu(net, net.dense(x, HIDDEN, WIDER * HIDDEN))
-        x = _normalised(net, net.add("Add", net.dense(y, WIDER * HIDDEN, HIDDEN), x))
+        x = _normalise(net, net.add("Add", net.dense(y, WIDER * HIDDEN, HIDDEN), x))
     x = net.add("Reshape", x, net.constant(np.array([1, tokens, HIDDEN], np.int64)))
     return net.finish((1, tokens), x, (1, tokens, HIDDEN), TensorProto.INT64)
 
@@ -59,7 +59,7 @@ def _gelu(net: Network, x: str) -> str:
     return net.add("Mul", half, net.add("Add", bent, net.constant(np.float32(1))))
 
 
-def _normalised(net: Network, x: str) -> str:
+def _normalise(net: Network, x: str) -> str:
     """Layer normalisation, written out as exporters do for this operator set."""
     centred = net.add("Sub", x, net.add("ReduceMean", x, axes=[-1]))
     variance = net.add("ReduceMean", net.add("Mul", centred, centred), axes=[-1])
@@ -73,4 +73,4 @@ def sample(shape: Shape) -> np.ndarray:
     return np.random.default_rng(0).integers(0, WORDS, shape)
 
 
-ENTRY = ZooEntry("bert_base", "BERT base, 128 tokens, seeded weights", built("bert_base", 1, build), sample=sample)
+ENTRY = ZooEntry("bert_base", "BERT base, 128 tokens, seeded weights", build_once("bert_base", 1, build), sample=sample)

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from tvm_codl.frontend.model import Shape
 from tvm_codl.paths import cache_dir
+from tvm_codl.relay.model import Shape
 
 
 @dataclass(frozen=True)
 class ZooEntry:
-    """``path()`` is where its ONNX file lies; ``shapes`` are the default shapes of its dynamic inputs.
+    """``path()`` is its ONNX file; ``shapes`` are the default shapes of its dynamic inputs.
 
-    ``sample(shape)`` is an input that means something to the network, where noise does not.
+    ``sample(shape)`` is a meaningful input, for networks to which noise means nothing.
     """
 
     name: str
@@ -29,10 +29,10 @@ class ZooEntry:
     sample: Callable[[Shape], np.ndarray] | None = None
 
 
-def built(name: str, version: int, build: Callable[[], onnx.ModelProto]) -> Callable[[], Path]:
-    """A path function for a network that this package builds; the file is made once and kept in the cache folder.
+def build_once(name: str, version: int, build: Callable[[], onnx.ModelProto]) -> Callable[[], Path]:
+    """A path function for a network that this package builds once, into the cache folder.
 
-    ``version`` is part of the file's name and changes when ``build`` does.
+    ``version`` is part of the file's name; raise it when ``build`` changes.
     """
 
     def path() -> Path:

@@ -1,6 +1,6 @@
-"""A net of matrix products: two branches of dense layers and the product of what they compute, with seeded weights.
+"""A net of matrix products: branches of dense layers and the products of their results, with seeded weights.
 
-Matrices of 256 × 1024, so that one product is 268 million multiply-adds: what dominates in transformers, without the rest.
+It has the dominant operators of transformers and nothing else.  Matrices are 256 × 1024: 268 million multiply-adds a product.
 4 dense layers of 1024 × 1024 (4,198,400 parameters with biases) and one product of two computed matrices, 2·256·256·1024
 multiply-adds for a branch there and back: 1.21 G in all.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, built
+from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
 from tvm_codl.frontend.zoo.network import Network
 
 ROWS, COLUMNS = 256, 1024
@@ -26,4 +26,4 @@ def build(rows: int = ROWS, columns: int = COLUMNS) -> onnx.ModelProto:
     return net.finish((rows, columns), net.dense(mixed, columns, columns), (rows, columns))
 
 
-ENTRY = ZooEntry("matmul", "matrix products of 256 × 1024, seeded weights", built("matmul", 1, build))
+ENTRY = ZooEntry("matmul", "matrix products of 256 × 1024, seeded weights", build_once("matmul", 1, build))

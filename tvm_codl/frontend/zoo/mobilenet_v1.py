@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, built
+from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
 from tvm_codl.frontend.zoo.network import Network
 
 #: Output channels and stride of each depthwise separable block.
@@ -17,7 +17,7 @@ BLOCKS = (
 )  # fmt: skip
 
 
-def trunk(net: Network, width: float = 1.0) -> tuple[str, int]:
+def add_trunk(net: Network, width: float = 1.0) -> tuple[str, int]:
     """The convolutions, from ``input`` to a 32nd of its size; with the channels there."""
     channels = int(32 * width)
     x = net.conv_bn("input", 3, channels, 3, 2, relu="relu6")
@@ -31,8 +31,8 @@ def trunk(net: Network, width: float = 1.0) -> tuple[str, int]:
 
 def build(size: int = 224, width: float = 1.0, classes: int = 1000) -> onnx.ModelProto:
     net = Network("mobilenet_v1", seed=1)
-    x, channels = trunk(net, width)
+    x, channels = add_trunk(net, width)
     return net.finish((1, 3, size, size), net.dense(net.global_pool(x), channels, classes), (1, classes))
 
 
-ENTRY = ZooEntry("mobilenet_v1", "MobileNetV1, width 1, seeded weights", built("mobilenet_v1", 1, build))
+ENTRY = ZooEntry("mobilenet_v1", "MobileNetV1, width 1, seeded weights", build_once("mobilenet_v1", 1, build))

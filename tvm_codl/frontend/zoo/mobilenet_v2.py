@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, built
+from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
 from tvm_codl.frontend.zoo.network import Network
 
 #: Of each row of the table: expansion, output channels, blocks, stride of the first block.
@@ -45,4 +45,4 @@ def _inverted_residual(net: Network, x: str, inputs: int, outputs: int, expansio
     return net.add("Add", x, y) if stride == 1 and inputs == outputs else y
 
 
-ENTRY = ZooEntry("mobilenet_v2", "MobileNetV2, width 1, seeded weights", built("mobilenet_v2", 1, build))
+ENTRY = ZooEntry("mobilenet_v2", "MobileNetV2, width 1, seeded weights", build_once("mobilenet_v2", 1, build))

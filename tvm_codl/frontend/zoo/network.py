@@ -36,7 +36,7 @@ class Network:
 
     def he_normal(self, shape: Sequence[int], fan_in: int) -> str:
         value = np.empty(prod(shape), np.float32)
-        # In parts: the doubles that are drawn take twice as much as the weights of a network whose weights are large.
+        # In parts: the doubles that are drawn take twice the memory of the weights.
         for first in range(0, value.size, _DRAWN_AT_ONCE):
             part = value[first : first + _DRAWN_AT_ONCE]
             part[:] = self.random.standard_normal(part.size) * np.sqrt(2.0 / fan_in)
@@ -75,9 +75,9 @@ class Network:
     ) -> str:  # fmt: skip
         """Convolution without bias, batch normalisation, and one of the rectifiers, or none."""
         x = self.conv(x, inputs, outputs, kernel, stride, groups)
-        return self.rectified(self.batch_norm(x, outputs, scale), relu)
+        return self.rectify(self.batch_norm(x, outputs, scale), relu)
 
-    def rectified(self, x: str, relu: Relu = "relu") -> str:
+    def rectify(self, x: str, relu: Relu = "relu") -> str:
         if relu == "relu6":
             return self.add("Clip", x, self.constant(np.float32(0)), self.constant(np.float32(6)))
         if relu == "leaky":
@@ -92,7 +92,7 @@ class Network:
         return self.add("Flatten", self.add("GlobalAveragePool", x), axis=1)
 
     def constant(self, value: np.ndarray | np.generic) -> str:
-        """A value that is no learned weight; equal values are stored once."""
+        """Not a learned weight; equal values are stored once."""
         array = np.asarray(value)
         key = (str(array.dtype), array.shape, array.tobytes())
         if key not in self.constants:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, built
-from tvm_codl.frontend.zoo.mobilenet_v1 import trunk
+from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
+from tvm_codl.frontend.zoo.mobilenet_v1 import add_trunk
 from tvm_codl.frontend.zoo.network import Network
 
 POINTS, EDGES = 17, 16
@@ -21,7 +21,7 @@ HEADS = {"heatmaps": POINTS, "offsets": 2 * POINTS, "forward": 2 * EDGES, "backw
 def build(size: int = 257) -> onnx.ModelProto:
     """``size`` is a multiple of 32, plus 1, so that places lie on the picture's edges."""
     net = Network("posenet", seed=17)
-    x, channels = trunk(net)
+    x, channels = add_trunk(net)
     places = (size - 1) // 32 + 1
     heads = {}
     for name, outputs in HEADS.items():
@@ -30,4 +30,4 @@ def build(size: int = 257) -> onnx.ModelProto:
     return net.finish_all((1, 3, size, size), heads)
 
 
-ENTRY = ZooEntry("posenet", "PoseNet on MobileNetV1, 257 × 257, seeded weights", built("posenet", 1, build))
+ENTRY = ZooEntry("posenet", "PoseNet on MobileNetV1, 257 × 257, seeded weights", build_once("posenet", 1, build))

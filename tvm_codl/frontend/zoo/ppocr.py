@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from tvm_codl.errors import UserError
-from tvm_codl.frontend.model import Shape
 from tvm_codl.frontend.zoo.entry import ZooEntry
+from tvm_codl.relay.model import Shape
 
 PACKAGE = "rapidocr_onnxruntime"
 
 
-def installed(name: str, file: str) -> Callable[[], Path]:
-    """A path function for one of the package's files, which raises :class:`UserError` where the package is missing."""
+def find_installed(name: str, file: str) -> Callable[[], Path]:
+    """A path function for one of the package's files; it raises :class:`UserError` if the package is missing."""
 
     def path() -> Path:
         spec = importlib.util.find_spec(PACKAGE)
@@ -33,7 +33,7 @@ def installed(name: str, file: str) -> Callable[[], Path]:
 
 
 def picture(shape: Shape) -> np.ndarray:
-    """The demo picture: on noise the detector answers nothing but values near zero, whose relative error says nothing."""
+    """The demo picture.  On noise the detector answers values near zero, whose relative error means nothing."""
     from tvm_codl.frontend.picture import demo_picture
     from tvm_codl.frontend.text_detection import to_input
 
@@ -53,15 +53,10 @@ def line(shape: Shape) -> np.ndarray:
     return np.repeat(value, shape[0], axis=0)
 
 
-DETECTION = ZooEntry(
-    "ppocr_det", "PP-OCRv4 text detection, trained", installed("ppocr_det", "ch_PP-OCRv4_det_infer.onnx"),
-    {"x": (1, 3, 320, 320)}, picture,
-)  # fmt: skip
-DIRECTION = ZooEntry(
-    "ppocr_cls", "PP-OCR text direction, trained", installed("ppocr_cls", "ch_ppocr_mobile_v2.0_cls_infer.onnx"),
-    {"x": (1, 3, 48, 192)}, line,
-)  # fmt: skip
-RECOGNITION = ZooEntry(
-    "ppocr_rec", "PP-OCRv4 text recognition, trained", installed("ppocr_rec", "ch_PP-OCRv4_rec_infer.onnx"),
-    {"x": (1, 3, 48, 320)}, line,
-)  # fmt: skip
+def _entry(name: str, about: str, file: str, shape: Shape, sample: Callable[[Shape], np.ndarray]) -> ZooEntry:
+    return ZooEntry(name, f"{about}, trained", find_installed(name, f"ch_{file}_infer.onnx"), {"x": shape}, sample)
+
+
+DETECTION = _entry("ppocr_det", "PP-OCRv4 text detection", "PP-OCRv4_det", (1, 3, 320, 320), picture)
+DIRECTION = _entry("ppocr_cls", "PP-OCR text direction", "ppocr_mobile_v2.0_cls", (1, 3, 48, 192), line)
+RECOGNITION = _entry("ppocr_rec", "PP-OCRv4 text recognition", "PP-OCRv4_rec", (1, 3, 48, 320), line)

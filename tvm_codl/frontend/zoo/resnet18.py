@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, built
+from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
 from tvm_codl.frontend.zoo.network import Network
 
 STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))
@@ -13,25 +13,21 @@ STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))
 def build() -> onnx.ModelProto:
     """11.69 million parameters, 1.82 G multiply-adds."""
     net = Network("resnet18", seed=18)
-    x = net.conv("input", 3, 64, kernel=7, stride=2)
-    x = net.add("Relu", net.batch_norm(x, 64))
-    x = net.add("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
-    channels = 64
+    x, channels = net.pool("Max", net.conv_bn("input", 3, 64, 7, 2), 3, 2, 1), 64
     for outputs, stride in STAGES:
         x = _block(net, x, channels, outputs, stride)
         x = _block(net, x, outputs, outputs, 1)
         channels = outputs
-    x = net.add("Flatten", net.add("GlobalAveragePool", x), axis=1)
-    return net.finish((1, 3, 224, 224), net.dense(x, channels, 1000), (1, 1000))
+    return net.finish((1, 3, 224, 224), net.dense(net.global_pool(x), channels, 1000), (1, 1000))
 
 
 def _block(net: Network, x: str, inputs: int, outputs: int, stride: int) -> str:
-    y = net.add("Relu", net.batch_norm(net.conv(x, inputs, outputs, 3, stride), outputs))
+    y = net.conv_bn(x, inputs, outputs, 3, stride)
     # A small gamma keeps the activations of sixteen summed blocks in the range that training would give.
-    y = net.batch_norm(net.conv(y, outputs, outputs, 3), outputs, scale=0.5)
+    y = net.conv_bn(y, outputs, outputs, 3, scale=0.5, relu="none")
     if stride != 1 or inputs != outputs:
-        x = net.batch_norm(net.conv(x, inputs, outputs, 1, stride), outputs)
+        x = net.conv_bn(x, inputs, outputs, 1, stride, relu="none")
     return net.add("Relu", net.add("Add", y, x))
 
 
-ENTRY = ZooEntry("resnet18", "ResNet-18, seeded weights", built("resnet18", 1, build))
+ENTRY = ZooEntry("resnet18", "ResNet-18, seeded weights", build_once("resnet18", 1, build))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, built
+from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
 from tvm_codl.frontend.zoo.network import Network
 
 #: Channels inside a block and blocks of each stage; a block's output has four times as many.
@@ -19,9 +19,9 @@ WIDER = 4
 SCALE = 0.5
 
 
-def stages_v1(net: Network, x: str = "input") -> list[tuple[str, int]]:
+def add_stages(net: Network, x: str = "input") -> list[tuple[str, int]]:
     """The output and its channels of each stage, at a 4th, 8th, 16th and 32nd of the picture's size."""
-    x, channels, found = net.pool("Max", net.conv_bn(x, 3, 64, 7, 2), 3, 2, 1), 64, []
+    x, channels, stages = net.pool("Max", net.conv_bn(x, 3, 64, 7, 2), 3, 2, 1), 64, []
     for stage, (inner, blocks) in enumerate(STAGES):
         for block in range(blocks):
             stride, outputs = 2 if stage and block == 0 else 1, inner * WIDER
@@ -30,13 +30,13 @@ def stages_v1(net: Network, x: str = "input") -> list[tuple[str, int]]:
             if block == 0:
                 x = net.conv_bn(x, channels, outputs, 1, stride, scale=SCALE, relu="none")
             x, channels = net.add("Relu", net.add("Add", y, x)), outputs
-        found.append((x, channels))
-    return found
+        stages.append((x, channels))
+    return stages
 
 
 def build_v1(size: int = 224, classes: int = 1000) -> onnx.ModelProto:
     net = Network("resnet50_v1", seed=50)
-    x, channels = stages_v1(net)[-1]
+    x, channels = add_stages(net)[-1]
     return net.finish((1, 3, size, size), net.dense(net.global_pool(x), channels, classes), (1, classes))
 
 
@@ -56,5 +56,5 @@ def build_v2(size: int = 224, classes: int = 1000) -> onnx.ModelProto:
     return net.finish((1, 3, size, size), net.dense(x, channels, classes), (1, classes))
 
 
-V1 = ZooEntry("resnet50_v1", "ResNet-50 version 1, seeded weights", built("resnet50_v1", 1, build_v1))
-V2 = ZooEntry("resnet50_v2", "ResNet-50 version 2, seeded weights", built("resnet50_v2", 1, build_v2))
+V1 = ZooEntry("resnet50_v1", "ResNet-50 version 1, seeded weights", build_once("resnet50_v1", 1, build_v1))
+V2 = ZooEntry("resnet50_v2", "ResNet-50 version 2, seeded weights", build_once("resnet50_v2", 1, build_v2))

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, built
+from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
 from tvm_codl.frontend.zoo.network import Network
-from tvm_codl.frontend.zoo.resnet50 import stages_v1
+from tvm_codl.frontend.zoo.resnet50 import add_stages
 
 CHANNELS, ANCHORS = 256, 3
 #: Values of each anchor: face or not, box, and the x and y of five landmarks.
@@ -22,23 +22,23 @@ HEADS = {"classes": 2, "boxes": 4, "landmarks": 10}
 def build(size: int = 640) -> onnx.ModelProto:
     """``size`` is a multiple of 64.  Outputs hold one row for each anchor of all levels, the finest first."""
     net = Network("retinaface", seed=640)
-    levels = _pyramid(net, stages_v1(net))
-    found: dict[str, list[str]] = {name: [] for name in HEADS}
+    levels = _pyramid(net, add_stages(net))
+    heads: dict[str, list[str]] = {name: [] for name in HEADS}
     places = 0
     for index, level in enumerate(levels):
         x = _context(net, level)
         places += (size // (4 << index)) ** 2
         for name, values in HEADS.items():
             y = net.add("Transpose", net.conv(x, CHANNELS, ANCHORS * values, 3, bias=True), perm=[0, 2, 3, 1])
-            found[name].append(net.add("Reshape", y, net.constant(np.array([1, -1, values], np.int64))))
-    joined = {name: net.add("Concat", *parts, axis=1) for name, parts in found.items()}
+            heads[name].append(net.add("Reshape", y, net.constant(np.array([1, -1, values], np.int64))))
+    joined = {name: net.add("Concat", *parts, axis=1) for name, parts in heads.items()}
     joined["classes"] = net.add("Softmax", joined["classes"], axis=-1)
     rows = places * ANCHORS
     return net.finish_all((1, 3, size, size), {n: (y, (1, rows, HEADS[n])) for n, y in joined.items()})
 
 
 def _pyramid(net: Network, stages: list[tuple[str, int]]) -> list[str]:
-    """A 4th, 8th, 16th, 32nd and 64th of the picture's size, each with what the coarser ones know."""
+    """Levels of a 4th, 8th, 16th, 32nd and 64th of the picture's size; each but the last adds the one above it."""
     x, channels = stages[-1]
     above = net.conv_bn(x, channels, CHANNELS, 1)
     levels = [above]
@@ -63,4 +63,4 @@ def _context(net: Network, x: str) -> str:
     return net.add("Relu", net.add("Concat", near, middle, far, axis=1))
 
 
-ENTRY = ZooEntry("retinaface", "RetinaFace on ResNet-50, 640 × 640, seeded weights", built("retinaface", 1, build))
+ENTRY = ZooEntry("retinaface", "RetinaFace on ResNet-50, 640 × 640, seeded weights", build_once("retinaface", 1, build))

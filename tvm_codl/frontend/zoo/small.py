@@ -1,20 +1,20 @@
-"""A network of 1×3×32×32 pictures that has every basic operator kind once, for end-to-end tests."""
+"""A network for 1×3×32×32 pictures with every basic kind of operator, for end-to-end tests."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, built
+from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
 from tvm_codl.frontend.zoo.network import Network
 
 
 def build() -> onnx.ModelProto:
     """Convolutions (plain, depthwise, 1×1, transposed), pools, a residual, a concatenation, a resize, dense, softmax."""
     net = Network("small", seed=5)
-    x = net.add("Relu", net.batch_norm(net.conv("input", 3, 16, 3), 16))
+    x = net.conv_bn("input", 3, 16, 3)
     half = net.add("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
-    y = net.add("Relu", net.batch_norm(net.conv(half, 16, 16, 3, groups=16), 16))
+    y = net.conv_bn(half, 16, 16, 3, groups=16)
     y = net.add("Add", net.conv(y, 16, 16, 1, bias=True), half)
     quarter = net.add("AveragePool", y, kernel_shape=[2, 2], strides=[2, 2])
     quarter = net.add("Relu", net.conv(quarter, 16, 32, 3, bias=True))
@@ -26,8 +26,8 @@ def build() -> onnx.ModelProto:
     spread = net.add("ConvTranspose", quarter, weights, kernel_shape=[2, 2], strides=[2, 2])
     z = net.add("Concat", y, resized, spread, axis=1)
     z = net.add("Relu", net.conv(z, 64, 32, 3, bias=True))
-    z = net.add("Flatten", net.add("GlobalAveragePool", z), axis=1)
-    return net.finish((1, 3, 32, 32), net.add("Softmax", net.dense(z, 32, 10), axis=1), (1, 10))
+    z = net.dense(net.global_pool(z), 32, 10)
+    return net.finish((1, 3, 32, 32), net.add("Softmax", z, axis=1), (1, 10))
 
 
-ENTRY = ZooEntry("small", "a small network of all basic operators", built("small", 1, build))
+ENTRY = ZooEntry("small", "a small network of all basic operators", build_once("small", 1, build))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, built
+from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
 from tvm_codl.frontend.zoo.network import Network
 
 #: Channels and number of the 3×3 convolutions between two poolings.
@@ -28,4 +28,4 @@ def build(size: int = 224, classes: int = 1000) -> onnx.ModelProto:
     return net.finish((1, 3, size, size), net.dense(x, features, classes), (1, classes))
 
 
-ENTRY = ZooEntry("vgg16", "VGG-16, seeded weights", built("vgg16", 1, build))
+ENTRY = ZooEntry("vgg16", "VGG-16, seeded weights", build_once("vgg16", 1, build))

@@ -1,4 +1,4 @@
-"""What a compute stage reads and how: whether its loops have a vector form, and along which axis memory runs."""
+"""How a compute stage reads its inputs: whether its loops vectorise, and along which axis memory is contiguous."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tvm.topi import tag
 
 def inlined(op: te.ComputeOp) -> list[te.ComputeOp]:
     """``op`` and the injective stages that are inlined into it."""
-    found = [op]
-    for part in found:
+    stages = [op]
+    for part in stages:
         inputs = [t.op for t in part.input_tensors if isinstance(t.op, te.ComputeOp)]
-        found.extend(i for i in inputs if tag.is_injective(i.tag) and not i.reduce_axis and i not in found)
-    return found
+        stages.extend(i for i in inputs if tag.is_injective(i.tag) and not i.reduce_axis and i not in stages)
+    return stages
 
 
 def used_in_place(final: te.ComputeOp, inner: te.ComputeOp) -> bool:
@@ -34,33 +34,32 @@ def used_in_place(final: te.ComputeOp, inner: te.ComputeOp) -> bool:
 
 
 def _between(final: te.ComputeOp, inner: te.ComputeOp) -> set[te.Operation]:
-    """The stages on the ways from ``inner``, without it, to ``final``, with it."""
-    found: set[te.Operation] = set()
+    """The stages on the paths from ``inner``, without it, to ``final``, with it."""
+    between: set[te.Operation] = set()
     seen: dict[te.Operation, bool] = {inner: True}
 
     def reaches(op: te.Operation) -> bool:
         if op not in seen:
             seen[op] = False
-            reached = [reaches(t.op) for t in op.input_tensors]  # all of them: each may lie on another way
+            reached = [reaches(t.op) for t in op.input_tensors]  # all of them: each may lie on another path
             seen[op] = any(reached)
             if seen[op]:
-                found.add(op)
+                between.add(op)
         return seen[op]
 
     reaches(final)
-    return found
+    return between
+
+
+def _nodes(*expressions: Any) -> list[Any]:
+    nodes: list[Any] = []
+    for expression in expressions:
+        tir.stmt_functor.post_order_visit(expression, nodes.append)
+    return nodes
 
 
 def _loads(op: te.ComputeOp) -> list[tir.ProducerLoad]:
-    found: list[tir.ProducerLoad] = []
-
-    def check(node: Any) -> None:
-        if isinstance(node, tir.ProducerLoad):
-            found.append(node)
-
-    for body in op.body:
-        tir.stmt_functor.post_order_visit(body, check)
-    return found
+    return [node for node in _nodes(*op.body) if isinstance(node, tir.ProducerLoad)]
 
 
 def extents_of(op: te.ComputeOp) -> list[int]:
@@ -78,44 +77,29 @@ def dtypes(op: te.ComputeOp) -> list[str]:
 
 
 def _depends(expression: Any, var: tir.Var | None) -> bool:
-    found = False
-
-    def check(node: Any) -> None:
-        nonlocal found
-        found = found or (var is not None and isinstance(node, tir.Var) and node.same_as(var))
-
-    tir.stmt_functor.post_order_visit(expression, check)
-    return found
+    return var is not None and any(isinstance(node, tir.Var) and node.same_as(var) for node in _nodes(expression))
 
 
 def has_scalar_part(body: Any, var: tir.Var | None) -> bool:
     """True where ``var`` reaches an integer or logical computation on values, which OpenCL vectors do not share."""
-    found = False
-
-    def check(node: Any) -> None:
-        nonlocal found
-        values = isinstance(node, (tir.Cast, tir.Select, tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod))
-        whole = values and (isinstance(node, (tir.Cast, tir.Select)) or not node.dtype.startswith("float"))
-        found = found or (whole and _depends(node, var))
-
-    tir.stmt_functor.post_order_visit(body, check)
-    return found
+    divisions = (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)
+    return any(
+        (
+            isinstance(node, (tir.Cast, tir.Select))
+            or (isinstance(node, divisions) and not node.dtype.startswith("float"))
+        )
+        and _depends(node, var)
+        for node in _nodes(body)
+    )
 
 
 def boundaries(op: te.ComputeOp, var: tir.Var | None) -> list[int]:
     """The constants that ``var`` is compared with: where a concatenation changes from one input to the next."""
-    found: list[int] = []
-
-    def check(node: Any) -> None:
-        if isinstance(node, (tir.LT, tir.LE, tir.GT, tir.GE)):
-            sides = (node.a, node.b)
-            if any(_depends(x, var) for x in sides):
-                constants = [int(x) for x in sides if isinstance(x, tir.IntImm)]
-                found.extend(constants or [1])
-
-    for body in op.body:
-        tir.stmt_functor.post_order_visit(body, check)
-    return found
+    constants: list[int] = []
+    for node in _nodes(*op.body):
+        if isinstance(node, (tir.LT, tir.LE, tir.GT, tir.GE)) and (_depends(node.a, var) or _depends(node.b, var)):
+            constants += [int(x) for x in (node.a, node.b) if isinstance(x, tir.IntImm)] or [1]
+    return constants
 
 
 def is_flat(op: te.ComputeOp) -> bool:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import tvm
 from tvm import autotvm, te
-from tvm.topi.utils import get_const_tuple, traverse_inline
+from tvm.topi.utils import get_const_tuple
 
+from tvm_codl.kernels.reuse import BATCH_MATMUL, DENSE
 from tvm_codl.kernels.schedules.conv2d import lanes_for
-from tvm_codl.kernels.schedules.elementwise import schedule_stage
-from tvm_codl.kernels.schedules.image import read_from_image
-from tvm_codl.kernels.schedules.kernel import define_tiles, problem_on, schedule_tile, tiles_of
-from tvm_codl.kernels.target import is_gpu
+from tvm_codl.kernels.schedules.kernel import (
+    define_tiles,
+    problem_on,
+    schedule_fused,
+    schedule_inputs,
+    schedule_tile,
+    tiles_of,
+)
+from tvm_codl.kernels.tiles.window import whole_tiles
 
-DENSE = "dense.codl"
-BATCH_MATMUL = "batch_matmul.codl"
 TAG = "matmul_codl"
 
 
@@ -23,14 +27,14 @@ def dense(cfg: autotvm.ConfigEntity, data: te.Tensor, weight: te.Tensor, out_dty
     m, k = get_const_tuple(data.shape)
     if len(weight.shape) == 2:
         n = int(weight.shape[0])
-        lanes = lanes_for(n, tvm.target.Target.current())
+        lanes = lanes_for(n)
         plain = weight
         weight = te.compute(
             (n // lanes, k, lanes), lambda block, r, lane: plain[block * lanes + lane, r], name="packed_weights"
         )
     blocks, _, lanes = get_const_tuple(weight.shape)
-    tiles = define_tiles(cfg, problem_on(tvm.target.Target.current(), 1, m, blocks * lanes, k, k, lanes))
-    whole = -(-m // tiles.columns) * tiles.columns
+    tiles = define_tiles(cfg, problem_on(1, m, blocks * lanes, k, k, lanes))
+    whole = whole_tiles(m, tiles.columns)
     rows = data if whole == m else _padded_rows(data, whole)
     r = te.reduce_axis((0, k), "k")
     acc = te.compute(
@@ -56,15 +60,15 @@ def batch_matmul(
     batch_y, *shape_y = get_const_tuple(y.shape)
     k, m = shape_x if transpose_a else shape_x[::-1]
     n = shape_y[0] if transpose_b else shape_y[1]
-    lanes = lanes_for(n, tvm.target.Target.current())
+    lanes = lanes_for(n)
     batch, blocks = max(batch_x, batch_y), n // lanes
     packed = te.compute(
         (batch_y, blocks, k, lanes),
         lambda b, block, r, lane: y[(b, block * lanes + lane, r) if transpose_b else (b, r, block * lanes + lane)],
         name="packed_weights",
     )
-    tiles = define_tiles(cfg, problem_on(tvm.target.Target.current(), 1, m, n, k, k, lanes))
-    whole = -(-m // tiles.columns) * tiles.columns
+    tiles = define_tiles(cfg, problem_on(1, m, n, k, k, lanes))
+    whole = whole_tiles(m, tiles.columns)
     rows = x
     if transpose_a or whole != m:
         zero = tvm.tir.const(0, x.dtype)
@@ -98,27 +102,14 @@ def schedule_batch_matmul(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> t
 
 
 def _schedule(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
-    outs = [outs] if isinstance(outs, te.Tensor) else outs
-    s = te.create_schedule([t.op for t in outs])
-    gpu = is_gpu(tvm.target.Target.current())
-
-    def visit(op: te.Operation) -> None:
-        if op.tag != TAG:
-            return
-        (acc,) = op.input_tensors
-        m, n = get_const_tuple(op.output(0).shape)[-2:]
+    def schedule(s: te.Schedule, out: te.Tensor, product: te.Tensor) -> None:
+        (acc,) = product.op.input_tensors
+        m, n = get_const_tuple(product.shape)[-2:]
         k = int(acc.op.reduce_axis[0].dom.extent)
-        if not op.same_as(outs[0].op):
-            s[op].compute_inline()
-        for stage in acc.op.input_tensors:
-            if isinstance(stage.op, te.ComputeOp):
-                schedule_stage(s, stage, gpu)
-        read_from_image(s, acc.op.input_tensors[1], acc)
-        tiles = tiles_of(cfg, problem_on(tvm.target.Target.current(), 1, m, n, k, k, int(acc.shape[-1])))
-        schedule_tile(s, outs[0], acc, tiles, rows=False, gpu=gpu)
+        schedule_inputs(s, acc)
+        schedule_tile(s, out, acc, tiles_of(cfg, problem_on(1, m, n, k, k, int(acc.shape[-1]))), rows=False)
 
-    traverse_inline(s, outs[0].op, visit)
-    return s
+    return schedule_fused(outs, TAG, schedule)
 
 
 def _padded_rows(data: te.Tensor, rows: int) -> te.Tensor:

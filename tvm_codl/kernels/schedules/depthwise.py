@@ -1,23 +1,26 @@
 """Depthwise convolution in NHWC: vectors run over channels, a strip of output columns stays in registers.
 
-One load feeds one multiply-add, so what counts is to load each input once: the window's columns are written out, and
-the compiler keeps what neighbouring outputs share.
+Each load feeds one multiply-add, so each input should be loaded once: the window's columns are unrolled, and the compiler
+keeps what neighbouring outputs share.
 """
 
 from __future__ import annotations
 
+import functools
+
 import tvm
 from tvm import autotvm, te
 from tvm.topi.nn.utils import get_pad_tuple
-from tvm.topi.utils import get_const_tuple, traverse_inline
+from tvm.topi.utils import get_const_tuple
 
+from tvm_codl.kernels.reuse import DEPTHWISE as TASK
 from tvm_codl.kernels.schedules.conv2d import lanes_for, padded
-from tvm_codl.kernels.schedules.elementwise import schedule_stage
+from tvm_codl.kernels.schedules.elementwise import schedule_stage, share_out
+from tvm_codl.kernels.schedules.kernel import schedule_fused
 from tvm_codl.kernels.target import is_gpu, vector_lanes
-from tvm_codl.kernels.tiles.strips import rows_per_item, strip
-from tvm_codl.kernels.tiles.tiles import largest_divisor
+from tvm_codl.kernels.tiles import strips, window
+from tvm_codl.kernels.tiles.strips import Strips
 
-TASK = "depthwise_conv2d_nhwc.codl"
 TAG = "depthwise_conv2d_nhwc_codl"
 
 
@@ -38,12 +41,9 @@ def depthwise_conv2d(
     top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dh + 1, (kw - 1) * dw + 1))
     rows = (h + top + bottom - (kh - 1) * dh - 1) // sh + 1
     columns = (w + left + right - (kw - 1) * dw - 1) // sw + 1
-    target = tvm.target.Target.current()
-    _define(cfg, rows, columns, _item_work(columns, channels * many, many, kh * kw, target), target)
-    whole = -(-columns // _columns(cfg, columns)) * _columns(cfg, columns)
-    need_h, need_w = (rows - 1) * sh + (kh - 1) * dh + 1, (whole - 1) * sw + (kw - 1) * dw + 1
-    inside = not (top or left or need_h > h or need_w > w)
-    source = data if inside else padded(data, top, left, max(need_h, top + h), max(need_w, left + w))
+    cut = _define(cfg, rows, columns, strips.item_work(columns, _lanes(channels, many), kh * kw))
+    whole = window.whole_tiles(columns, cut.columns)
+    source = padded(data, top, left, window.reach(rows, sh, kh, dh), window.reach(whole, sw, kw, dw))
     ry, rx = te.reduce_axis((0, kh), "ry"), te.reduce_axis((0, kw), "rx")
     acc = te.compute(
         (n, rows, whole, channels * many),
@@ -62,32 +62,20 @@ def depthwise_conv2d(
 
 @autotvm.register_topi_schedule(TASK)
 def schedule_depthwise(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
-    outs = [outs] if isinstance(outs, te.Tensor) else outs
-    s = te.create_schedule([t.op for t in outs])
-
-    def visit(op: te.Operation) -> None:
-        if op.tag == TAG:
-            _schedule(s, cfg, outs[0], op.output(0))
-
-    traverse_inline(s, outs[0].op, visit)
-    return s
+    return schedule_fused(outs, TAG, functools.partial(_schedule, cfg))
 
 
-def _schedule(s: te.Schedule, cfg: autotvm.ConfigEntity, out: te.Tensor, conv: te.Tensor) -> None:
-    target = tvm.target.Target.current()
-    gpu = is_gpu(target)
+def _schedule(cfg: autotvm.ConfigEntity, s: te.Schedule, out: te.Tensor, conv: te.Tensor) -> None:
     (acc,) = conv.op.input_tensors
     source, kernel = acc.op.input_tensors
     _, rows, columns, channels = get_const_tuple(conv.shape)
-    many = int(kernel.shape[3])
-    lanes = lanes_for(channels, target) if many == 1 else 1
-    if not conv.op.same_as(out.op):
-        s[conv].compute_inline()
+    lanes = _lanes(channels, int(kernel.shape[3]))
     kh, kw = (int(axis.dom.extent) for axis in acc.op.reduce_axis)
+    cut = _strips(cfg, rows, columns, strips.item_work(columns, lanes, kh * kw))
     n, y, x, c = s[out].op.axis
     block, lane = s[out].split(c, lanes)
-    strip, x = s[out].split(x, _columns(cfg, columns))
-    y, y_inner = s[out].split(y, _rows(cfg, rows, _item_work(columns, channels, many, kh * kw, target)))
+    strip, x = s[out].split(x, cut.columns)
+    y, y_inner = s[out].split(y, cut.rows)
     s[out].reorder(n, y, block, y_inner, strip, x, lane)
     s[out].unroll(x)
     s[out].vectorize(lane)
@@ -102,18 +90,13 @@ def _schedule(s: te.Schedule, cfg: autotvm.ConfigEntity, out: te.Tensor, conv: t
     s[acc].vectorize(lane)
     items = s[out].fuse(n, y, block)
     if isinstance(source.op, te.ComputeOp):
-        _schedule_padding(s, out, source, items, lanes, _padding(cfg, target), gpu)
-    if gpu:
-        s[out].bind(items, te.thread_axis("blockIdx.x"))
-    else:
-        s[out].parallel(items)
+        _schedule_padding(s, out, source, items, lanes, strips.PADDINGS[cut.padding])
+    share_out(s[out], items)
 
 
-def _schedule_padding(
-    s: te.Schedule, out: te.Tensor, source: te.Tensor, items, lanes: int, how: str, gpu: bool
-) -> None:
+def _schedule_padding(s: te.Schedule, out: te.Tensor, source: te.Tensor, items, lanes: int, how: str) -> None:
     if how == "root":
-        schedule_stage(s, source, gpu)
+        schedule_stage(s, source)
     elif how == "inline":
         s[source].compute_inline()
     else:
@@ -125,38 +108,33 @@ def _schedule_padding(
             s[source].vectorize(lane)
 
 
-def _define(cfg: autotvm.ConfigEntity, rows: int, columns: int, work: int, target: tvm.target.Target) -> None:
-    """The knobs; the first value of each is the estimate."""
-    strips = (strip(columns), *(c for c in (4, 7, 8, 10, 14) if c <= columns))
-    cfg.define_knob("columns", list(dict.fromkeys(strips)))
-    cfg.define_knob(
-        "rows", list(dict.fromkeys((rows_per_item(rows, work), *(r for r in (1, 2, 4, 8) if rows % r == 0))))
-    )
-    first = _default_padding(target)
-    cfg.define_knob("padding", [first, *(how for how in ("inline", "item", "root") if how != first)])
+def _define(cfg: autotvm.ConfigEntity, rows: int, columns: int, work: int) -> Strips:
+    """Declares the knobs to AutoTVM, the estimate as the first value of each, and returns what ``cfg`` stands for."""
+    first = _estimate(rows, columns, work)
+    usual = strips.PADDINGS[first.padding]
+    cfg.define_knob("columns", list(dict.fromkeys((first.columns, *(c for c in (4, 7, 8, 10, 14) if c <= columns)))))
+    cfg.define_knob("rows", list(dict.fromkeys((first.rows, *(r for r in (1, 2, 4, 8) if rows % r == 0)))))
+    cfg.define_knob("padding", list(dict.fromkeys((usual, *strips.PADDINGS))))
+    return _strips(cfg, rows, columns, work)
 
 
-def _default_padding(target: tvm.target.Target) -> str:
-    """Where zeros are put around the input: a copy of it, a copy of an item's part, or a condition at each load.
-
-    A copy of the whole costs as much as the convolution.  LLVM drops nearly all conditions; an OpenCL compiler for a CPU
-    does not, and there an item's part fits its cache, while a real GPU has no room for it.
-    """
-    return "item" if is_gpu(target) and vector_lanes(target) > 4 else "inline"
-
-
-def _padding(cfg: autotvm.ConfigEntity, target: tvm.target.Target) -> str:
-    return _default_padding(target) if cfg.is_fallback else str(cfg["padding"].val)
+def _strips(cfg: autotvm.ConfigEntity, rows: int, columns: int, work: int) -> Strips:
+    """The estimate, or those of ``cfg`` made legal."""
+    if cfg.is_fallback:
+        return _estimate(rows, columns, work)
+    tuned = Strips(int(cfg["columns"].val), int(cfg["rows"].val), strips.PADDINGS.index(cfg["padding"].val))
+    return _plain(strips.fit(tuned, rows, columns))
 
 
-def _columns(cfg: autotvm.ConfigEntity, columns: int) -> int:
-    return strip(columns) if cfg.is_fallback else min(columns, int(cfg["columns"].val))
+def _estimate(rows: int, columns: int, work: int) -> Strips:
+    target = tvm.target.Target.current()
+    return _plain(strips.choose(rows, columns, work, is_gpu(target), vector_lanes(target)))
 
 
-def _rows(cfg: autotvm.ConfigEntity, rows: int, work: int) -> int:
-    return rows_per_item(rows, work) if cfg.is_fallback else largest_divisor(rows, int(cfg["rows"].val))
+def _plain(cut: Strips) -> Strips:
+    return Strips(int(cut.columns), int(cut.rows), int(cut.padding))
 
 
-def _item_work(columns: int, channels: int, many: int, window: int, target: tvm.target.Target) -> int:
-    """Multiply-adds for one row of one vector of channels."""
-    return columns * window * (lanes_for(channels, target) if many == 1 else 1)
+def _lanes(channels: int, many: int) -> int:
+    """Vectors run over channels that each have one result."""
+    return lanes_for(channels) if many == 1 else 1

@@ -1,8 +1,8 @@
 """Everything without an inner kernel: element-wise operators, data movement, pooling, reductions, softmax.
 
-One way for all of them, on both processors.  What TVM calls injective is inlined; each stage that is left becomes a
-loop nest of its own, whose innermost axis is cut into vectors and whose outer axes are shared out in chunks: a task on
-the CPU, a work-item on the GPU.  No stage uses local memory or barriers.
+One schedule for all, on both processors.  Injective stages are inlined; each other stage becomes a loop nest whose
+innermost axis is cut into vectors and whose outer axes are shared out in chunks: tasks on the CPU, work-items on the
+GPU.  No stage uses local memory or barriers.
 """
 
 from __future__ import annotations
@@ -27,52 +27,50 @@ from tvm_codl.kernels.schedules.access import (
     used_in_place,
 )
 from tvm_codl.kernels.target import is_gpu, vector_lanes
+from tvm_codl.kernels.tiles import vectors
 
 FEW = 4  # channels
 UNROLL = 32  # vectors of one pixel
-CHUNK = 4096  # results per work-item: with fewer, starting it shows
+CHUNK = 4096  # results per work-item, so that its start costs little
 
 
 def schedule_stages(outs: list[te.Tensor] | te.Tensor) -> te.Schedule:
     """Any graph of compute stages, correct on both processors."""
     outs = [outs] if isinstance(outs, te.Tensor) else list(outs)
     s = te.create_schedule([t.op for t in outs])
-    gpu = is_gpu(tvm.target.Target.current())
     roots = _inline(s, [t.op for t in outs])
-    attached = _attached(s, outs, roots)
+    inner = _attached(outs, roots)
+    if inner is not None:
+        _schedule_epilogue(s, outs[0].op, inner)
+        return s
     for op in roots:
-        if op in attached:
-            continue
-        inner = attached_to(op, attached)
         if op.reduce_axis:
-            _schedule_reduction(s, op, gpu)
-        elif inner is not None:
-            _schedule_epilogue(s, op, inner, gpu)
+            _schedule_reduction(s, op)
         else:
-            schedule_stage(s, op.output(0), gpu)
+            schedule_stage(s, op.output(0))
     return s
 
 
-def schedule_stage(s: te.Schedule, stage: te.Tensor, gpu: bool) -> None:
+def schedule_stage(s: te.Schedule, stage: te.Tensor) -> None:
     """A stage without reduction at the root: vectors inside, chunks outside."""
     axes = list(s[stage].op.axis)
     if not axes:
-        _scalar(s, stage.op, gpu)
+        _scalar(s, stage.op)
         return
     lanes = stage_lanes(stage.op)
     if lanes == 1 and len(axes) > 1 and is_flat(stage.op):
-        lanes = _lanes(math.prod(extents_of(stage.op)), vector_lanes(tvm.target.Target.current()))
+        lanes = _lanes(math.prod(extents_of(stage.op)))
         axes = [s[stage].fuse(*axes)]
         extents = [math.prod(extents_of(stage.op))]
     else:
         extents = extents_of(stage.op)
     if lanes == 1 and len(axes) > 1 and extents[-1] <= FEW and reads_along_last(stage.op):
-        # A loop over three channels is too short for a compiler's vectors; over a row of them it is not.
+        # A loop over three channels is too short to vectorise; one over a row of them is not.
         axes = [*axes[:-2], s[stage].fuse(*axes[-2:])]
         extents = [*extents[:-2], extents[-2] * extents[-1]]
     pieces = extents[-1] // lanes
-    last = _finish(s[stage], axes, extents, lanes, 1, gpu)
-    # Written out, the condition of each block of a concatenation is a constant.
+    last = _finish(s[stage], axes, extents, lanes, 1)
+    # Unrolled, the condition of each block of a concatenation is constant.
     compared = any(boundaries(part, part.axis[-1].var) for part in inlined(stage.op) if part.axis)
     if len(axes) > 1 and pieces <= UNROLL and compared:
         s[stage].unroll(last)
@@ -88,7 +86,7 @@ def stage_lanes(op: te.ComputeOp) -> int:
         if any(t != "float32" for t in dtypes(part)) or any(has_scalar_part(body, last) for body in part.body):
             return 1
         extent = math.gcd(extent, *boundaries(part, last))
-    return _lanes(extent, vector_lanes(tvm.target.Target.current()))
+    return _lanes(extent)
 
 
 def _inline(s: te.Schedule, outputs: list[te.Operation]) -> list[te.ComputeOp]:
@@ -112,47 +110,39 @@ def _inline(s: te.Schedule, outputs: list[te.Operation]) -> list[te.ComputeOp]:
     return roots
 
 
-def _attached(s: te.Schedule, outs: list[te.Tensor], roots: list[te.ComputeOp]) -> dict[te.ComputeOp, te.ComputeOp]:
+def _attached(outs: list[te.Tensor], roots: list[te.ComputeOp]) -> te.ComputeOp | None:
     """The reduction that the output's element-wise tail continues, if there is one and it has the output's shape."""
     final = outs[0].op
     if len(outs) != 1 or len(roots) != 2 or final.reduce_axis or not final.same_as(roots[0]):
-        return {}
+        return None
     inner = roots[1]
     same = inner.num_outputs == 1 and inner.reduce_axis and extents_of(inner) == extents_of(final) and inner.axis
-    return {inner: final} if same and not reduces_last(inner) and used_in_place(final, inner) else {}
+    return inner if same and not reduces_last(inner) and used_in_place(final, inner) else None
 
 
-def attached_to(op: te.ComputeOp, attached: dict[te.ComputeOp, te.ComputeOp]) -> te.ComputeOp | None:
-    return next((inner for inner, final in attached.items() if final == op), None)
-
-
-def _schedule_epilogue(s: te.Schedule, op: te.ComputeOp, inner: te.ComputeOp, gpu: bool) -> None:
+def _schedule_epilogue(s: te.Schedule, op: te.ComputeOp, inner: te.ComputeOp) -> None:
     lanes = min(stage_lanes(op), stage_lanes(inner))
-    at = _finish(s[op], list(s[op].op.axis), extents_of(op), lanes, reduction_size(inner), gpu)
+    at = _finish(s[op], list(s[op].op.axis), extents_of(op), lanes, reduction_size(inner))
     _accumulate(s, inner.output(0), op.output(0), at, lanes)
 
 
-def _schedule_reduction(s: te.Schedule, op: te.ComputeOp, gpu: bool) -> None:
+def _schedule_reduction(s: te.Schedule, op: te.ComputeOp) -> None:
     """A reduction whose result goes to memory.  The accumulator stays in registers."""
-    if not op.axis or op.num_outputs > 1:
-        _plain_reduction(s, op, gpu)
+    if not op.axis:
+        _scalar(s, op)
+        return
+    if op.num_outputs > 1:
+        _finish(s[op], list(s[op].op.axis), extents_of(op), 1, reduction_size(op))
         return
     out = op.output(0)
     by_row = reduces_last(op)
     lanes = 1 if by_row else stage_lanes(op)
     acc = s.cache_write(out, "local")
-    at = _finish(s[out], list(s[out].op.axis), extents_of(op), lanes, reduction_size(op), gpu)
+    at = _finish(s[out], list(s[out].op.axis), extents_of(op), lanes, reduction_size(op))
     if by_row:
         _accumulate_row(s, acc, out, at)
     else:
         _accumulate(s, acc, out, at, lanes)
-
-
-def _plain_reduction(s: te.Schedule, op: te.ComputeOp, gpu: bool) -> None:
-    if op.axis:
-        _finish(s[op], list(s[op].op.axis), extents_of(op), 1, reduction_size(op), gpu)
-    else:
-        _scalar(s, op, gpu)
 
 
 def _accumulate(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any, lanes: int) -> None:
@@ -166,11 +156,11 @@ def _accumulate(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any, lanes: 
 
 
 def _accumulate_row(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any) -> None:
-    """A row's sum or maximum in as many partial ones as a vector has lanes."""
+    """A row's sum or maximum by lanes of a vector, reduced at the end."""
     s[acc].compute_at(s[out], at)
     k = s[acc].op.reduce_axis[-1]
     extent = int(k.dom.extent) if isinstance(k.dom.extent, tir.IntImm) else 1
-    lanes = _lanes(extent, vector_lanes(tvm.target.Target.current()))
+    lanes = _lanes(extent)
     body = s[acc].op.body[0]
     scalar = any(t != "float32" for t in dtypes(s[acc].op)) or has_scalar_part(body, k.var)
     if lanes == 1 or scalar:
@@ -184,7 +174,7 @@ def _accumulate_row(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any) -> 
     s[partial].vectorize(lane)
 
 
-def _finish(stage: te.schedule.Stage, axes: list, extents: list[int], lanes: int, work: int, gpu: bool):
+def _finish(stage: te.schedule.Stage, axes: list, extents: list[int], lanes: int, work: int):
     """Cuts ``axes`` into vectors, loops and chunks; returns the axis that encloses one vector.
 
     Axes inside a chunk stay loops, as a fused index would cost a division for each vector.
@@ -202,17 +192,22 @@ def _finish(stage: te.schedule.Stage, axes: list, extents: list[int], lanes: int
     factor = max(d for d in range(1, max(1, min(room, extents[-1])) + 1) if extents[-1] % d == 0)
     outer, inner = stage.split(axes.pop(), factor)
     items = stage.fuse(*axes, outer)
-    if gpu:
-        stage.bind(items, te.thread_axis("blockIdx.x"))
-    else:
-        stage.parallel(items)
+    share_out(stage, items)
     return inside[-1] if inside else inner
 
 
-def _scalar(s: te.Schedule, op: te.ComputeOp, gpu: bool) -> None:
-    if gpu:
+def share_out(stage: te.schedule.Stage, items: te.schedule.IterVar) -> None:
+    """One of ``items`` for each work-item of a GPU or task of a CPU."""
+    if is_gpu(tvm.target.Target.current()):
+        stage.bind(items, te.thread_axis("blockIdx.x"))
+    else:
+        stage.parallel(items)
+
+
+def _scalar(s: te.Schedule, op: te.ComputeOp) -> None:
+    if is_gpu(tvm.target.Target.current()):
         s[op].bind(s[op].fuse(), te.thread_axis("blockIdx.x"))
 
 
-def _lanes(extent: int, widest: int) -> int:
-    return next((n for n in (16, 8, 4) if n <= widest and extent % n == 0), 1)
+def _lanes(extent: int) -> int:
+    return int(vectors.lanes_for(extent, vector_lanes(tvm.target.Target.current()), vectors.STAGE_WIDTHS))

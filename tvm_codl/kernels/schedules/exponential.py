@@ -1,8 +1,7 @@
 """exp, sigmoid, tanh, erf and softmax as arithmetic that compilers turn into vectors.
 
-LLVM has no vector form of the C library's ``expf`` and ``erff``: it calls them once for each element.  OpenCL compilers
-bring their own exponentials, so the GPU keeps TVM's, but for erf: what ``erff`` takes depends on the value, so that a
-network's GELU would take another time than the one that was measured.
+LLVM calls the C library's ``expf`` and ``erff`` once per element.  OpenCL compilers have vector exponentials, so the GPU
+keeps TVM's, except erf: the time of ``erff`` depends on the value, so a network's GELU would not take the measured time.
 """
 
 from __future__ import annotations

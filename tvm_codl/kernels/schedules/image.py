@@ -1,7 +1,7 @@
 """Weights that a GPU reads from an image (texture) in place of a buffer.
 
-GPUs of phones have a cache for images beside the one for buffers; on some of them, Adreno above all, kernels are faster
-by it.  A pixel is four numbers, so it takes kernels whose vectors are of four channels.
+Phones' GPUs cache images separately from buffers; on some, Adreno above all, kernels are faster that way.  A pixel is
+four numbers, so kernels need vectors of four channels.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ FILLERS = 64
 def read_from_image(s: te.Schedule, weights: te.Tensor, acc: te.Tensor) -> None:
     """Has ``acc`` read ``weights`` (blocks, ..., 4) from an image, where the target asks for it and it fits.
 
-    The image is ``blocks`` high and all that is between wide.  A kernel of its own fills it.  Where that one reads nothing
-    but weights, the co-executor runs it when a library is loaded, and never again
-    (``runtime/native/coexec/gpu_record.cc``); weights that are computed as the network runs are copied in each run.
+    The image is ``blocks`` high and as wide as the product of the axes between.  A kernel of its own fills it: once, when
+    the library is loaded, where it reads only weights (``runtime/native/coexec/gpu_record.cc``), else in each run.
     """
     side = image_side(tvm.target.Target.current())
     blocks, *between, lanes = get_const_tuple(weights.shape)

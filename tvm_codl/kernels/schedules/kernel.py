@@ -8,36 +8,38 @@ bias, residual and activation cost no pass over memory.  Weights lie as (c // la
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import tvm
 from tvm import autotvm, te
+from tvm.topi.utils import traverse_inline
 
-from tvm_codl.kernels.target import group_size
-from tvm_codl.kernels.tiles.tiles import KNOBS, VECTOR_REGISTERS, Problem, Tiles, candidates, choose, fit, from_knobs
+from tvm_codl.kernels.schedules.elementwise import schedule_stage
+from tvm_codl.kernels.schedules.image import read_from_image
+from tvm_codl.kernels.target import group_size, is_gpu
+from tvm_codl.kernels.tiles.register_tiles import KNOBS, Problem, Tiles, candidates, choose, fit
 
 TUNED_PAIRS = 4
+Schedule = Callable[[te.Schedule, te.Tensor, te.Tensor], None]
 
 
-def problem_on(
-    target: tvm.target.Target, rows: int, columns: int, channels: int, depth: int, channels_in: int, lanes: int
-) -> Problem:
-    """The problem with what ``target`` has: a real GPU gives a work-item fewer registers and wants many of them."""
-    threads = group_size(target)
-    registers = VECTOR_REGISTERS if threads == 1 else VECTOR_REGISTERS // 2
-    return Problem(rows, columns, channels, depth, channels_in, lanes, registers, threads)
+def problem_on(rows: int, columns: int, channels: int, depth: int, channels_in: int, lanes: int) -> Problem:
+    """The problem on the current target."""
+    threads = group_size(tvm.target.Target.current())
+    return Problem(rows, columns, channels, depth, channels_in, lanes, threads)
 
 
 def define_tiles(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
     """Declares the knobs to AutoTVM and returns the tiles that ``cfg`` stands for."""
     pairs = candidates(problem, TUNED_PAIRS)
-    default = choose(problem)
+    default = _plain(choose(problem))
     cfg.define_knob("columns", _distinct(default.columns, *(c for c, _ in pairs)))
     cfg.define_knob("blocks", _distinct(default.blocks, *(b for _, b in pairs)))
     cfg.define_knob("unroll", [u for u in (1, 2) if problem.channels_in % u == 0])
     cfg.define_knob("rows", _distinct(default.rows, *(r for r in (1, 2, 4) if problem.rows % r == 0)))
     cfg.define_knob("weights_first", _distinct(default.weights_first, 0, 1))
     cfg.define_knob("threads", [1] if default.threads == 1 else _distinct(default.threads, 32, 16, 1))
-    # A tile that does not fit the registers lives in memory: it is slow to run, and ten times slower to compile.
+    # A tile larger than the registers is slow to run, and ten times slower to compile.
     cfg.multi_filter(
         filter=lambda knobs: (knobs["columns"].val + 1) * knobs["blocks"].val + 1 <= max(problem.registers, 3)
     )
@@ -45,13 +47,42 @@ def define_tiles(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
 
 
 def tiles_of(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
+    """The estimate, or those of ``cfg`` made legal."""
     if cfg.is_fallback:
-        return choose(problem)
-    return fit(from_knobs({name: cfg[name].val for name in KNOBS}), problem)
+        return _plain(choose(problem))
+    return _plain(fit(Tiles(**{name: int(cfg[name].val) for name in KNOBS}), problem))
 
 
-def schedule_tile(s: te.Schedule, out: te.Tensor, acc: te.Tensor, tiles: Tiles, rows: bool, gpu: bool) -> None:
+def _plain(tiles: Tiles) -> Tiles:
+    return Tiles(*(int(getattr(tiles, name)) for name in KNOBS))
+
+
+def schedule_fused(outs: list[te.Tensor] | te.Tensor, tag: str, schedule: Schedule) -> te.Schedule:
+    """Calls ``schedule`` with the fused group's output and the result of its compute tagged ``tag``."""
+    outs = [outs] if isinstance(outs, te.Tensor) else outs
+    s, out = te.create_schedule([t.op for t in outs]), outs[0]
+
+    def visit(op: te.Operation) -> None:
+        if op.tag == tag:
+            if not op.same_as(out.op):
+                s[op].compute_inline()
+            schedule(s, out, op.output(0))
+
+    traverse_inline(s, out.op, visit)
+    return s
+
+
+def schedule_inputs(s: te.Schedule, acc: te.Tensor) -> None:
+    """Padding, and packing at run time, are kernels of their own."""
+    for stage in acc.op.input_tensors:
+        if isinstance(stage.op, te.ComputeOp):
+            schedule_stage(s, stage)
+    read_from_image(s, acc.op.input_tensors[1], acc)
+
+
+def schedule_tile(s: te.Schedule, out: te.Tensor, acc: te.Tensor, tiles: Tiles, rows: bool) -> None:
     """Schedules ``out`` and ``acc``.  ``rows``: the axis before the columns may be cut into rows per work-item."""
+    gpu = is_gpu(tvm.target.Target.current())
     *outer, x, c = s[out].op.axis
     lanes = int(acc.shape[-1])
     # Channels that the last vector does not fill are stored in narrower ones.

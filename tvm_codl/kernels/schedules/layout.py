@@ -20,7 +20,7 @@ def _pack_conv2d(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> relay.E
     if any(t.dtype != "float32" for t in tinfos):
         return None
     _, rows, columns, channels = (int(d) for d in out_type.shape)
-    lanes, fill = packing(channels, rows * columns, tvm.target.Target.current())
+    lanes, fill = packing(channels, rows * columns)
     if fill:
         return None
     changed = {**attrs, "kernel_layout": f"OHWI{lanes}o", "data_layout": "NHWC", "channels": out_type.shape[3]}
@@ -32,18 +32,19 @@ def _pack_dense(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> relay.Ex
     """(N, K) weights become NC{v}n."""
     if any(t.dtype != "float32" for t in tinfos):
         return None
-    lanes = lanes_for(int(tinfos[1].shape[0]), tvm.target.Target.current())
+    lanes = lanes_for(int(tinfos[1].shape[0]))
     return relay.nn.contrib_dense_pack(*inputs, f"NC{lanes}n", None, out_type.dtype)
 
 
 @topi.nn.conv2d_legalize.register(KEY)
 def _whole_vectors_conv2d(attrs: Any, inputs: Any, types: Any) -> relay.Expr | None:
-    """Channels that no vector divides are computed with zero weights up to the next vector, and cut off."""
+    """Adds zero weights up to whole vectors of channels, and cuts the extra results off."""
     if (attrs.data_layout, attrs.kernel_layout) != ("NHWC", "HWIO") or int(attrs.groups) != 1:
         return None
     shape = [int(d) for d in types[-1].shape]
     kernel = [int(d) for d in types[1].shape]
-    extra = _missing(shape[3]) or _missing_constant(shape[3], shape[1] * shape[2], kernel[0] * kernel[1] * kernel[2])
+    widest = vector_lanes(tvm.target.Target.current())
+    extra = int(vectors.missing_conv2d(shape[3], shape[1] * shape[2], kernel[0] * kernel[1] * kernel[2], widest))
     if not extra or types[0].dtype != "float32":
         return None
     weights = relay.nn.pad(inputs[1], ((0, 0), (0, 0), (0, 0), (0, extra)))
@@ -54,17 +55,9 @@ def _whole_vectors_conv2d(attrs: Any, inputs: Any, types: Any) -> relay.Expr | N
 @topi.nn.dense_legalize.register(KEY)
 def _whole_vectors_dense(attrs: Any, inputs: Any, types: Any) -> relay.Expr | None:
     rows, units = (int(d) for d in types[-1].shape)
-    extra = _missing(units)
+    extra = int(vectors.missing(units, vector_lanes(tvm.target.Target.current())))
     if not extra or types[0].dtype != "float32":
         return None
     weights = relay.nn.pad(inputs[1], ((0, extra), (0, 0)))
     wider = relay.nn.dense(inputs[0], weights, units=units + extra, out_dtype=attrs.out_dtype)
     return relay.strided_slice(wider, begin=[0, 0], end=[rows, units])
-
-
-def _missing(channels: int) -> int:
-    return vectors.missing(channels, vector_lanes(tvm.target.Target.current()))
-
-
-def _missing_constant(channels: int, positions: int, depth: int) -> int:
-    return vectors.missing_constant(channels, positions, depth, vector_lanes(tvm.target.Target.current()))

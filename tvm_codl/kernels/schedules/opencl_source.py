@@ -1,9 +1,8 @@
-"""OpenCL source as a compiler for a CPU wants it: vector loads and stores, and the width of indices.
+"""OpenCL source that compiles well for CPUs: vector loads and stores, and 64-bit indices.
 
-TVM writes ``vload16``; PoCL builds it from eight-byte loads, which its compiler often does not put together again.  A
-load through a pointer to a vector of lower alignment means the same and is one instruction.  And TVM computes indices in
-32 bits, which costs a sign extension for each address; from a 64-bit group number on, none.  For every device that is not
-an x86 or Arm CPU the text means what TVM wrote.
+PoCL builds ``vload16`` from eight-byte loads, which LLVM often does not merge; a load through a pointer to a less aligned
+vector is one instruction.  TVM's 32-bit indices cost a sign extension per address; a 64-bit group number avoids it.  On
+devices other than x86 and Arm CPUs the preamble's macros give back what TVM wrote.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _WIDTHS = (2, 4, 8, 16)
 _PARAMETER = re.compile(r"__global float\* restrict (\w+)")
 _PRIVATE = re.compile(r"^ +float (\w+)\[\d+\];$", re.MULTILINE)
 _GROUP = re.compile(r"convert_int\(get_group_id\((\d)\)\)")
-# Where an index is an argument of an overloaded function or an element of a vector, its type decides what is called.
+# As an argument of an overloaded function or an element of a vector, an index must keep its type.
 _TYPED = re.compile(r"\bselect\(|\(u?int\d*\)|\bint\d+ ")
 _LOAD = re.compile(r"\bvload(2|4|8|16)\(0, (\w+) \+ ")
 _STORE = re.compile(r"\bvstore(2|4|8|16)\((.*), 0, (\w+) \+ (.*)\);$", re.MULTILINE)
@@ -52,14 +51,14 @@ def direct_vectors(source: str) -> str:
     words = dict.fromkeys(_PRIVATE.findall(source), ("codl_take", "codl_put"))
     words |= dict.fromkeys(_PARAMETER.findall(source), ("codl_load", "codl_store"))
 
-    def load(found: re.Match[str]) -> str:
-        width, name = found.groups()
-        return f"{words[name][0]}{width}({name} + " if name in words else found.group()
+    def load(match: re.Match[str]) -> str:
+        width, name = match.groups()
+        return f"{words[name][0]}{width}({name} + " if name in words else match.group()
 
-    def store(found: re.Match[str]) -> str:
-        width, value, name, index = found.groups()
-        # Parentheses: the value may hold commas that the macro would take for its own.
-        return f"{words[name][1]}{width}(({value}), {name} + {index});" if name in words else found.group()
+    def store(match: re.Match[str]) -> str:
+        width, value, name, index = match.groups()
+        # Parentheses keep commas in the value from splitting the macro's arguments.
+        return f"{words[name][1]}{width}(({value}), {name} + {index});" if name in words else match.group()
 
     text = _STORE.sub(store, _LOAD.sub(load, source))
     if not _TYPED.search(source):

@@ -1,1 +1,4 @@
-"""How kernels are cut into vectors, register tiles and strips, and which configuration a piece gets.  Imports no TVM."""
+"""The choices that a kernel's loops are made of: vectors, register tiles, strips, padding.  Imports no TVM.
+
+Each is made here once: the schedules ask with the integers of one kernel, the cost model with arrays of many.
+"""

@@ -1,39 +1,63 @@
-"""In which vectors channels are packed and computed."""
+"""In which vectors channels are packed and computed.  Sizes are integers or arrays of them."""
 
 from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+#: An integer, or an array of them.
+Size = Any
 
 PACK_POSITIONS = 64
 
 
-def lanes_for(channels: int, widest: int) -> int:
+#: Vectors of kernels with a register tile, and of all others.
+WIDTHS, STAGE_WIDTHS = (2, 4, 8, 16), (4, 8, 16)
+
+
+def lanes_for(channels: Size, widest: int, widths: tuple[int, ...] = WIDTHS) -> Integers:
     """The largest vector up to ``widest`` that divides ``channels``; 1 if none does."""
-    return next((n for n in (16, 8, 4, 2) if n <= widest and channels % n == 0), 1)
+    lanes = np.ones_like(channels)
+    for n in widths:
+        if n <= widest:
+            lanes = np.where(channels % n == 0, n, lanes)
+    return lanes
 
 
-def packing(channels: int, positions: int, widest: int) -> tuple[int, bool]:
+def packing(channels: Size, positions: Size, widest: int) -> tuple[Integers, Booleans]:
     """The vector in which weights are packed, and whether its last one is filled up with zeros.
 
-    24 channels are two vectors of 16 that way, not three of 8 that take as long each, and the three of an image are one
-    of 4, not three numbers.  The weights are then packed each time the kernel runs, as Relay knows no packed layout with
-    more channels than the operator has: worth it only where they are used at many positions.
+    24 channels make two vectors of 16 rather than three of 8, which take as long each; an image's three make one of 4.
+    Relay has no packed layout with more channels than the operator, so filled weights are packed whenever the kernel
+    runs: that pays only where they are used at many positions.
     """
     lanes = lanes_for(channels, widest)
-    if positions < PACK_POSITIONS:
-        return lanes, False
-    if channels == 3 and widest >= 4:  # OpenCL has vectors of three, else only of powers of two
-        return 4, True
-    fuller = 4 <= lanes < widest < channels and -(-channels // widest) < channels // lanes
-    return (widest, True) if fuller else (lanes, False)
+    three = (channels == 3) & (widest >= 4)  # OpenCL has vectors of three, else only of powers of two
+    fuller = (lanes >= 4) & (lanes < widest) & (widest < channels) & (-(-channels // widest) < channels // lanes)
+    fill = (three | fuller) & (positions >= PACK_POSITIONS)
+    return np.where(fill, np.where(three, 4, widest), lanes), fill
 
 
-def missing(channels: int, widest: int) -> int:
-    """Channels to add until a vector divides them; 0 where one does already or there are too few to matter."""
-    if channels % 4 == 0 or channels < 16 or widest == 1:
-        return 0
-    return -channels % widest
+def missing(channels: Size, widest: int) -> Integers:
+    """Channels to add until a vector divides them; 0 where one does, or where they are too few to matter."""
+    ragged = (channels % 4 != 0) & (channels >= 16) & (widest > 1)
+    return np.where(ragged, -channels % widest, 0)
 
 
-def missing_constant(channels: int, positions: int, depth: int, widest: int) -> int:
-    """Channels to add where the kernel would pack its weights as it runs, and they are larger than its results."""
+def missing_conv2d(channels: Size, positions: Size, depth: Size, widest: int) -> Integers:
+    """As :func:`missing`, and where the kernel would fill up its weights as it runs, though they outnumber its results."""
+    extra = missing(channels, widest)
     lanes, fill = packing(channels, positions, widest)
-    return -channels % lanes if fill and positions < depth else 0
+    return np.where((extra == 0) & fill & (positions < depth), -channels % lanes, extra)
+
+
+def largest_divisor(extent: Size, at_most: Size) -> Integers:
+    """The largest divisor of ``extent`` up to ``at_most``, which is small."""
+    divisor = np.ones_like(extent)
+    for d in range(2, int(np.max(at_most, initial=1)) + 1):
+        divisor = np.where((extent % d == 0) & (d <= at_most), d, divisor)
+    return divisor

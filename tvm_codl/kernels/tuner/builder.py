@@ -1,7 +1,7 @@
 """BatchBuilder: AutoTVM's builder for many configurations of one kernel.
 
-Several of them make one library, each under a function name of its own, so that linking, sending and loading are done
-once for all; libraries are built in forked processes, which have everything in memory already.
+Several make one library, each a function of its own: it is linked, sent and loaded once.  Libraries are built in forked
+processes, which have everything in memory already.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from tvm.autotvm.task.space import InstantiationError
 from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.build.library import export
-from tvm_codl.build.pool import Outcome, build_all, last_line
+from tvm_codl.build.pool import Outcome, build_all
 from tvm_codl.records.record import ErrorNo
+from tvm_codl.runtime.error_text import last_line
 
-#: As networks are built, but for the checks of arguments: a fifth of the compiler's time, and none of the kernel's.
+#: As networks are built, without the checks of arguments: they are a fifth of the compile time.
 PASS_CONFIG = {"tir.disable_cse_tir": True, "tir.disable_assert": True}
 #: Configurations that a tuner proposes at once, and the most that make one library.
 BATCH, TOGETHER = 16, 8
+_ILLEGAL = MeasureErrorNo.INSTANTIATION_ERROR
 
 Compile = Callable[..., Any]
 
@@ -42,7 +44,7 @@ class Built(BuildResult):
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """What the builder says of one configuration: arguments as (shape, type), or why it is not in the library."""
+    """One configuration of a library: its arguments as (shape, type), or why it is not in it."""
 
     function: str
     arguments: tuple[tuple[tuple[int, ...], str], ...] = ()
@@ -100,21 +102,19 @@ class BatchBuilder(Builder):
         inputs: Sequence[MeasureInput],
         results: dict[int, Built | MeasureResult],
     ) -> list[Sequence[int]]:
-        """Builds each group as one library; returns those to try again, because one of them took the rest along."""
+        """Builds each group as one library; returns the halves of those that failed, to be tried again."""
         assert self._folder is not None
-        places = []
-        for _ in groups:
-            self._count += 1
-            places.append(self._folder / f"kernels-{self._count}.so")
+        places = [self._folder / f"kernels-{self._count + i}.so" for i in range(len(groups))]
+        self._count += len(groups)
         checks = dict(self.build_kwargs.get("checks", {}).get("gpu", {}))
 
-        def one(index: int) -> Path:
+        def build(index: int) -> Path:
             return _library([inputs[i] for i in groups[index]], places[index], checks, self.fcompile)
 
         again: list[Sequence[int]] = []
         started = time.monotonic()
         limits = [self.timeout * len(group) for group in groups]
-        for index, outcome in build_all(len(groups), one, self.workers, limits.__getitem__):
+        for index, outcome in build_all(len(groups), build, self.workers, limits.__getitem__):
             group, each_s = groups[index], (time.monotonic() - started) / len(groups[index])
             if outcome.path is not None:
                 parts = msgspec.json.decode(outcome.path.read_bytes(), type=list[_Part])
@@ -135,16 +135,16 @@ def failed(number: int, error: BaseException | str, seconds: float) -> MeasureRe
 
 
 def _library(inputs: Sequence[MeasureInput], path: Path, checks: Mapping[str, int], fcompile: Compile | None) -> Path:
-    """Builds ``inputs`` into ``path`` and says how each went in a file beside it, which it returns."""
+    """Builds ``inputs`` into ``path``; returns a file beside it with a :class:`_Part` of each."""
     functions: dict[Any, Any] = {}
     parts = []
-    for number, one in enumerate(inputs):
+    for number, candidate in enumerate(inputs):
         name = f"candidate_{number}"
         try:
-            lowered, arguments = _lower(one, name, checks)
+            lowered, arguments = _lower(candidate, name, checks)
         except Exception as error:  # a schedule raises whatever it likes
-            number = ErrorNo.INSTANTIATION_ERROR if isinstance(error, InstantiationError) else ErrorNo.COMPILE_HOST
-            parts.append(_Part(name, (), number, last_line(error)))
+            illegal = isinstance(error, InstantiationError)
+            parts.append(_Part(name, (), _ILLEGAL if illegal else MeasureErrorNo.COMPILE_HOST, last_line(error)))
             continue
         functions.update(lowered.functions)
         parts.append(_Part(name, tuple((tuple(get_const_tuple(x.shape)), str(x.dtype)) for x in arguments)))
@@ -174,17 +174,13 @@ def _lower(one: MeasureInput, name: str, checks: Mapping[str, int]) -> tuple[tvm
 
 def _result(part: _Part, path: Path, seconds: float) -> Built | MeasureResult:
     if part.error:
-        number = MeasureErrorNo.INSTANTIATION_ERROR if part.failure == ErrorNo.INSTANTIATION_ERROR else _COMPILE
-        kind = InstantiationError if part.failure == ErrorNo.INSTANTIATION_ERROR else RuntimeError
-        return failed(number, kind(part.error), seconds)
+        kind = InstantiationError if part.failure == _ILLEGAL else RuntimeError
+        return failed(part.failure, kind(part.error), seconds)
     built = Built(str(path), part.arguments, None, seconds)
     built.function = part.function
     return built
 
 
-_COMPILE = MeasureErrorNo.COMPILE_HOST
-
-
 def _failed(outcome: Outcome, seconds: float) -> MeasureResult:
     late = outcome.failure == ErrorNo.BUILD_TIMEOUT
-    return failed(MeasureErrorNo.BUILD_TIMEOUT if late else _COMPILE, outcome.error, seconds)
+    return failed(MeasureErrorNo.BUILD_TIMEOUT if late else MeasureErrorNo.COMPILE_HOST, outcome.error, seconds)

@@ -1,7 +1,7 @@
 """BatchRunner: AutoTVM's runner over one session that stays open.
 
-Stock AutoTVM asks the tracker for a new session, sends a library and fills its arguments anew for each configuration.
-Here a library of several is sent once and the arguments are made once for a kernel.
+Stock AutoTVM opens a session, sends a library and fills its arguments for each configuration.  Here a library of several
+is sent once, and arguments are made once per kernel.
 """
 
 from __future__ import annotations
@@ -17,40 +17,31 @@ from tvm.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
 from tvm.autotvm.measure.measure import Runner
 from tvm.autotvm.measure.measure_methods import BuildResult
 
-from tvm_codl.build.pool import last_line
-from tvm_codl.device.deadline import TimeUp, within
-from tvm_codl.errors import CodlError, DeviceError
+from tvm_codl.device.deadline import TimeUp
+from tvm_codl.device.recovery import Log, Lost, Recovery
 from tvm_codl.kernels.target import is_gpu
 from tvm_codl.kernels.tuner.builder import failed
+from tvm_codl.runtime.error_text import last_line
 
 ENTRY = "__tvm_main__"  # the one function of a library that another builder made
-#: A candidate may take this many times as long as the best so far, and this long to be made ready by the driver.
+#: A candidate may run this many times as long as the best so far; the driver may take this long to prepare it.
 SLOWER, READY_S = 30.0, 10.0
-#: How often the session may end with one candidate, before that candidate is to blame.
+#: A candidate with which the session ended this often has failed.
 TRIES = 2
 LOSSES = 5
 #: Libraries that stay loaded: finalists are measured in turn.
 LIBRARIES = 4
-LOAD_S, LEAVE_S = 30.0, 5.0
+LOAD_S = 30.0
 
-Log = Callable[[str], None]
 Keep = Callable[[MeasureInput, MeasureResult], None]
 
 
-class _Lost(Exception):
-    """The phone's session has ended, or cannot be used any more because a call, ``late``, does not return."""
-
-    def __init__(self, words: str, late: TimeUp | None = None) -> None:
-        super().__init__(words)
-        self.late = late
-
-
 class BatchRunner(Runner):
-    """Times what a builder made on ``phone`` (:class:`~tvm_codl.device.connect.Phone`), on the processor of the task's target.
+    """Times built candidates on ``phone`` (:class:`~tvm_codl.device.connect.Phone`), on the processor of the task's target.
 
-    ``number``, ``repeat`` and ``min_repeat_ms`` mean what they mean to ``autotvm.RPCRunner``, and as there the largest and
-    the smallest of more than two repeats are left out.  ``timeout`` seconds are the most for one candidate; with a
-    result to compare with, less.  ``keep`` is called with each result as soon as it is there.
+    ``number``, ``repeat`` and ``min_repeat_ms`` as in ``autotvm.RPCRunner``; as there, the largest and the smallest of more
+    than two repeats are dropped.  A candidate gets ``timeout`` seconds, less once there is a time to compare with.
+    ``keep`` is called with each result as it comes.
     """
 
     def __init__(
@@ -66,22 +57,18 @@ class BatchRunner(Runner):
         limits: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(timeout, 1)
-        self.phone, self.keep, self.log, self.patience_s = phone, keep, log, patience_s
+        self.phone, self.keep, self.patience_s = phone, keep, patience_s
         self.number, self.repeat, self.min_repeat_ms = number, repeat, min_repeat_ms
         self.limits = limits
         self.best_s = 0.0
-        self._opened = -1
-        self._losses = 0
-        self._libraries: dict[str, Any] = {}
-        self._arguments: tuple[Any, list[Any]] = (None, [])
-        self._stuck: list[object] = []
+        self._recovery = Recovery(phone, LOSSES, log)
         self._together: dict[str, list[str]] = {}  # the functions of libraries not loaded yet
 
     def set_task(self, task: Any) -> None:
-        """Starts with another kernel: nothing is known of its times."""
+        """Another kernel."""
         super().set_task(task)
         self.best_s = 0.0
-        self._forget()
+        self._recovery.loaded.clear()
 
     def get_build_kwargs(self) -> dict[str, Any]:
         """What the device allows, by the names of ``tvm.tir.analysis.verify_gpu_code``."""
@@ -107,7 +94,7 @@ class BatchRunner(Runner):
     def interleaved(
         self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult], rounds: int
     ) -> list[list[float]]:
-        """Seconds of each input, ``rounds`` times in turn, so that drift meets them all alike; none where one fails."""
+        """Seconds of each input, ``rounds`` times in turn, so that drift affects all alike; an empty list where one fails."""
         times: list[list[float]] = [[] for _ in measure_inputs]
         bad: set[int] = set()
         for _ in range(rounds):
@@ -118,7 +105,7 @@ class BatchRunner(Runner):
                         bad.add(index)
                     else:
                         times[index].append(min(result.costs))
-        return [[] if index in bad else found for index, found in enumerate(times)]
+        return [[] if index in bad else seconds for index, seconds in enumerate(times)]
 
     def _measured(self, one: MeasureInput, built: BuildResult) -> MeasureResult:
         if built.error is not None:  # of another builder
@@ -128,18 +115,18 @@ class BatchRunner(Runner):
         for _ in range(TRIES):
             try:
                 costs = self._times(one, built)
-            except _Lost as lost:
-                self._recover(str(lost), lost.late)
+            except Lost as lost:
+                self._recovery.recover(lost, self.patience_s)
                 words = f"the phone's session ended with it: {lost}"
                 continue
             except TimeUp as late:
-                self._recover(str(late), late)
+                self._recovery.recover(late, self.patience_s)
                 number, words = MeasureErrorNo.RUN_TIMEOUT, f"the run was {late}"
                 break
             except tvm.error.TVMError as error:
                 words = last_line(error)
                 break
-            self._losses = 0
+            self._recovery.succeeded()
             seconds = time.monotonic() - started + built.time_cost
             mean = sum(costs) / len(costs)
             self.best_s = min(self.best_s or mean, mean)
@@ -160,7 +147,7 @@ class BatchRunner(Runner):
             )
             return tuple(float(x) for x in evaluate(*arguments).results)
 
-        costs = self._call(self._limit_s(), timed)
+        costs = self._recovery.call(self._limit_s(), timed)
         return tuple(sorted(costs)[1:-1]) if len(costs) > 2 else costs
 
     def _limit_s(self) -> float:
@@ -170,20 +157,18 @@ class BatchRunner(Runner):
         return min(self.timeout, READY_S + SLOWER * runs * self.best_s)
 
     def _ready(self, built: BuildResult, device: Any) -> tuple[Any, list[Any]]:
-        """The library, loaded unless it was the last one's, and arguments of random numbers."""
-        if self._opened != self.phone.opened:
-            self._forget()
-            self._opened = self.phone.opened
-        if built.filename not in self._libraries:
-            while len(self._libraries) >= LIBRARIES:
-                del self._libraries[next(iter(self._libraries))]
+        """The library, loaded unless it is there already, and arguments of random numbers."""
+        loaded, wanted = self._recovery.loaded, (str(device), tuple(built.arg_info))
+        libraries = loaded.setdefault("libraries", {})
+        if built.filename not in libraries:
+            while len(libraries) >= LIBRARIES:
+                del libraries[next(iter(libraries))]
             limit = LOAD_S + READY_S * len(self._together.get(built.filename, ()))
-            self._libraries[built.filename] = self._prepared(limit, lambda: self._load(built, device))
-        wanted = (str(device), tuple(built.arg_info))
-        if self._arguments[0] != wanted:
-            self._arguments = (None, [])
-            self._arguments = (wanted, self._prepared(LOAD_S, lambda: self._filled(built.arg_info, device)))
-        return self._libraries[built.filename], self._arguments[1]
+            libraries[built.filename] = self._prepared(limit, lambda: self._load(built, device))
+        if loaded.get("arguments", ("",))[0] != wanted:
+            loaded.pop("arguments", None)  # freed before others are made
+            loaded["arguments"] = wanted, self._prepared(LOAD_S, lambda: self._filled(built.arg_info, device))
+        return libraries[built.filename], loaded["arguments"][1]
 
     def _load(self, built: BuildResult, device: Any) -> Any:
         remote, path = self.phone.remote, Path(built.filename)
@@ -197,7 +182,7 @@ class BatchRunner(Runner):
             remote.remove(name)
 
     def _warm_up(self, module: Any, name: str, built: BuildResult, device: Any) -> None:
-        """Has a driver that can do so compile all kernels of a library at once.
+        """Compiles all kernels of a library at once, where the driver can.
 
         If the session ends with it, the library's candidates are tried one by one.
         """
@@ -213,7 +198,7 @@ class BatchRunner(Runner):
         except tvm.error.TVMError:
             if not self.phone.alive():
                 raise
-            # One of them does not compile: it will say so itself.
+            # One does not compile: its own run will fail.
 
     def _filled(self, arguments: Sequence[tuple[tuple[int, ...], str]], device: Any) -> list[Any]:
         fill = self.phone.remote.get_function("tvm.contrib.random.random_fill")
@@ -224,39 +209,11 @@ class BatchRunner(Runner):
         return made
 
     def _prepared(self, limit_s: float, work: Callable[[], Any]) -> Any:
-        """As :meth:`_call` for what comes before a candidate runs: that it takes too long is not the candidate's fault."""
+        """As :meth:`Recovery.call`, for what comes before a candidate runs: the candidate is not to blame if it takes too long."""
         try:
-            return self._call(limit_s, work)
+            return self._recovery.call(limit_s, work)
         except TimeUp as late:
-            raise _Lost(f"it was {late} with loading a library", late) from late
-
-    def _call(self, limit_s: float, work: Callable[[], Any]) -> Any:
-        """``work`` on the phone.  Raises :class:`TimeUp`, :class:`_Lost`, and the phone's own errors."""
-        try:
-            return within(limit_s, work)
-        except TimeUp:
-            raise
-        except (CodlError, tvm.error.TVMError, OSError) as error:
-            if isinstance(error, tvm.error.TVMError) and self.phone.alive():
-                raise
-            raise _Lost(last_line(error)) from error
-
-    def _forget(self) -> None:
-        self._libraries, self._arguments = {}, (None, [])
-
-    def _recover(self, words: str, late: TimeUp | None = None) -> None:
-        """Another session on the phone.  Raises :class:`DeviceError` where there is none, or where they all end at once."""
-        self._losses += 1
-        self.phone.drop()
-        if late is not None:
-            late.thread.join(LEAVE_S)
-            if late.thread.is_alive():  # it holds a lock that freeing what was loaded would wait for
-                self._stuck += [self._libraries, self._arguments]
-        self._forget()
-        if self._losses > LOSSES:
-            raise DeviceError("the phone goes away again and again", words, "look at its log")
-        self.log(f"the phone's session has ended ({words}); opening another")
-        self.phone.reopen(self.patience_s, self.log)
+            raise Lost(f"loading a library was {late}", late) from late
 
 
 def gpu_limits(profile: Any) -> dict[str, int]:

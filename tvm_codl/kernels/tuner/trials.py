@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,15 @@ from tvm import autotvm
 from tvm.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
 
 from tvm_codl.errors import UserError
-from tvm_codl.kernels.transfer import plain
+from tvm_codl.kernels.dispatch import plain
 from tvm_codl.records.autotvm import kernel_line
 from tvm_codl.records.kernel import KernelRecord
 from tvm_codl.records.store import RecordStore
 
-#: Failures that may be the phone's: the candidate is tried once more, and known to fail then.
+#: Failures that may be the phone's: the candidate is tried once more.
 PASSING = (MeasureErrorNo.RUNTIME_DEVICE, MeasureErrorNo.UNKNOWN_ERROR)
 
-#: What helps where a trial of the store is none: its rows are never changed.
+#: Next step for a broken trial in the store, whose rows are never changed.
 _LEFT_OUT = (
     "tune with another store: --records FILE; to keep the rest, tvm-codl records export -o all.log, "
     "remove the line there, tvm-codl records import all.log --records FILE"
@@ -31,10 +31,10 @@ Knobs = tuple[tuple[str, Any], ...]
 
 
 class Trials:
-    """What is known of one phone's kernels.  A line that a killed process left half written is taken out.
+    """The trials of one phone's kernels.  A line that a killed process left half written is removed.
 
-    ``log`` is a file of AutoTVM's JSON lines that grows; ``store`` gets the same.  Raises :class:`UserError` for a log that
-    is none.  With ``retry_failed`` what failed before is not known.
+    ``log`` is a file of AutoTVM's JSON lines that grows; ``store`` gets the same.  ``retry_failed`` forgets earlier
+    failures.  Raises :class:`UserError` for a log that cannot be read.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Trials:
     ) -> None:
         self.log, self.store, self.device, self.profile = log, store, device, profile
         self._known: dict[tuple[str, Any], dict[Knobs, Pair]] = {}
-        # When each failed in a way that may pass; the log and the store have the same trials.
+        # When each failed in a way that may pass: by times, as the log and the store hold the same trials.
         self._passed: dict[tuple[str, Any, Knobs], set[float]] = {}
         if store is not None:
             for record in store.kernels():
@@ -68,8 +68,8 @@ class Trials:
         if self.store is not None:
             self.store.add_kernels([kernel_record(one, result, self.device, self.profile)])
 
-    def known(self, task: Any) -> list[Pair]:
-        """What is known of ``task``, by the configurations of its present space."""
+    def find(self, task: Any) -> list[Pair]:
+        """The trials of ``task``, with the configurations of its present space."""
         numbers = {knobs_of(task.config_space.get(i)): i for i in legal(task.config_space)}
         key = (str(task.target), plain(task.workload))
         return [
@@ -78,12 +78,12 @@ class Trials:
             if knobs in numbers and (result.error_no not in PASSING or len(self._passed[(*key, knobs)]) > 1)
         ]
 
-    def relatives(self, task: Any) -> Iterator[list[Pair]]:
-        """What is known of other kernels of the same template and target, kernel by kernel."""
+    def find_relatives(self, task: Any) -> Iterator[list[Pair]]:
+        """The trials of other kernels of the same template and target, kernel by kernel."""
         own = plain(task.workload)
-        for (target, workload), found in self._known.items():
+        for (target, workload), trials in self._known.items():
             if target == str(task.target) and workload[0] == own[0] and workload != own:
-                yield list(found.values())
+                yield list(trials.values())
 
     def _remember(self, one: MeasureInput, result: MeasureResult) -> None:
         key, knobs = (str(one.target), plain(one.task.workload)), knobs_of(one.config)
@@ -138,16 +138,13 @@ def _whole_lines(path: Path) -> list[str]:
 
 def _decoded(line: str, place: str, next: str) -> Pair:
     try:
-        found = autotvm.record.decode(line)
+        pair = autotvm.record.decode(line)
     except Exception as error:  # TVM's decoder raises whatever its parts do
         words = f"{type(error).__name__}: {error}; it begins {line[:80]!r}"
         raise UserError(f"{place} is no tuning record", words, next) from error
-    if found is None:
+    if pair is None:
         raise UserError(f"{place} was written by an AutoTVM that is too old", line[:80], next)
-    one, result = found
+    one, result = pair
     # Read from a file a task has no workload and no target yet.
     one.task.target = one.target
     return one, result
-
-
-Best = Mapping[tuple[str, Any], Pair]

@@ -1,7 +1,7 @@
-"""Tunes kernels on a phone: estimate and relatives first, then a tuner's proposals, and the winner measured once more.
+"""Tunes kernels on a phone: the estimate and a relative's configuration first, then a tuner's proposals.
 
-Of many candidates one may have been lucky, so what is written as best has won against the estimate measured in turn with
-it, so that a machine's drift decides nothing.
+One of many candidates may have been lucky, so the best few are measured again in turn with the estimate: the machine's
+drift affects all alike.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from tvm import autotvm
 from tvm.autotvm.env import GLOBAL_SCOPE
 from tvm.autotvm.measure import MeasureInput, MeasureResult
 
-from tvm_codl.kernels.target import processor_of, vector_lanes
-from tvm_codl.kernels.transfer import Record, plain, read_records, scheduled
-from tvm_codl.kernels.tuned_records import better
+from tvm_codl.kernels.dispatch import key_of, scheduled
+from tvm_codl.kernels.reuse import FROM_USER, Place, Tuning, better, place_of, read
 from tvm_codl.kernels.tuner.builder import BatchBuilder
 from tvm_codl.kernels.tuner.progress import Progress
 from tvm_codl.kernels.tuner.runner import BatchRunner
@@ -34,8 +33,12 @@ GAIN = 0.97
 FINALISTS, ROUNDS = 3, 5
 
 
+#: Processor and lanes: the two processors' kernels of one operator may have equal workloads.
+Key = tuple[str, int, Place]
+
+
 class Settings(msgspec.Struct, frozen=True):
-    """``trials`` configurations of a kernel at most; ``early_stopping`` many without a better one end it (0: never)."""
+    """At most ``trials`` configurations of a kernel; it ends after ``early_stopping`` without a better one (0: never)."""
 
     trials: int = 64
     early_stopping: int = 0
@@ -43,8 +46,8 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Tuned(msgspec.Struct, frozen=True):
-    """What came of one kernel.  Times in ms, of the estimate and of the configuration that is written as best, measured
-    in turn; ``trials`` are those on record, ``new`` those of this run."""
+    """The result of one kernel.  Times in ms of the estimate and of the best, measured in turn; ``trials`` on record,
+    ``new`` in this run."""
 
     processor: str
     task: str
@@ -72,45 +75,45 @@ class KernelTuner:
         self.option = autotvm.measure_option(builder=builder, runner=runner)
         with scheduled([*tuning_records, *([best] if best.exists() else [])]) as context:
             self._context = context
-        # The processors' kernels of one operator may have equal workloads.
-        self._written: dict[tuple[str, int, Any], Record] = {}  # what of the file is used
-        for on, record in read_records(best) if best.exists() else ():
-            self._keep((on, record.lanes, record.workload), record)
+        self._written: dict[Key, Tuning] = {}  # of the lines of the file those that are used
+        for tuning in read([best] if best.exists() else []).entries:
+            self._keep(tuning)
 
-    def _keep(self, key: tuple[str, int, Any], record: Record) -> None:
-        if key not in self._written or better(record, self._written[key]):
-            self._written[key] = record
+    def _keep(self, tuning: Tuning) -> None:
+        key = (tuning.processor, tuning.lanes, tuning.place)
+        if key not in self._written or better(tuning, self._written[key]):
+            self._written[key] = tuning
 
     def finished(self, task: Any) -> bool:
         """Whether ``task`` was tuned before, with as many trials as it is to have."""
-        known = self.trials.known(task)
-        return _key(task) in self._written and (self._left(task, known) <= 0 or self._settled(known))
+        recorded = self.trials.find(task)
+        return _key(task) in self._written and (self._count_left(task, recorded) <= 0 or self._is_settled(recorded))
 
-    def _left(self, task: Any, known: Sequence[Pair]) -> int:
-        return min(self.settings.trials, len(legal(task.config_space))) - len(known)
+    def _count_left(self, task: Any, recorded: Sequence[Pair]) -> int:
+        return min(self.settings.trials, len(legal(task.config_space))) - len(recorded)
 
     def tune(self, task: Any, prefix: str = "") -> Tuned | None:
         """Tunes ``task``; None where nothing of it runs.
 
-        What is on record is not measured again.  Raises :class:`DeviceError` where the phone does not come back.
+        Trials on record are not repeated.  Raises :class:`DeviceError` where the phone does not come back.
         """
-        known = self.trials.known(task)
-        left = self._left(task, known)
-        before = len(known)
+        recorded = self.trials.find(task)
+        left = self._count_left(task, recorded)
+        before = len(recorded)
         silent, GLOBAL_SCOPE.silent = GLOBAL_SCOPE.silent, True
         progress = Progress(prefix, before + max(0, left), before)
         try:
-            known += self._first(task, known, left, progress)
-            left -= len(known) - before
-            if left > 0 and not self._settled(known):
-                tuner = make_tuner(self.settings.tuner, task, known, self.trials.relatives(task))
+            recorded += self._measure_first(task, recorded, left, progress)
+            left -= len(recorded) - before
+            if left > 0 and not self._is_settled(recorded):
+                tuner = make_tuner(self.settings.tuner, task, recorded, self.trials.find_relatives(task))
                 with contextlib.suppress(TimeIsUp):
                     tuner.tune(
                         n_trial=left, measure_option=self.option, callbacks=[progress, self._in_time],
                         early_stopping=self.settings.early_stopping or None,
                     )  # fmt: skip
-            known = self.trials.known(task)
-            tuned = self._confirmed(task, known, len(known) - before)
+            recorded = self.trials.find(task)
+            tuned = self._confirm(task, recorded, len(recorded) - before)
         finally:
             GLOBAL_SCOPE.in_tuning, GLOBAL_SCOPE.silent = False, silent
         progress.finish(
@@ -124,22 +127,22 @@ class KernelTuner:
         if time.monotonic() > self.deadline:
             raise TimeIsUp
 
-    def _settled(self, known: Sequence[Pair]) -> bool:
+    def _is_settled(self, recorded: Sequence[Pair]) -> bool:
         """Whether the last ``early_stopping`` trials on record brought nothing better."""
         patience = self.settings.early_stopping
-        ordered = sorted(known, key=lambda pair: pair[1].timestamp)
+        ordered = sorted(recorded, key=lambda pair: pair[1].timestamp)
         times = [float(np.mean(r.costs)) if r.error_no == 0 else float("inf") for _, r in ordered]
         return 0 < patience <= len(times) - 1 - int(np.argmin(times)) if times else False
 
-    def _first(self, task: Any, known: Sequence[Pair], left: int, progress: Progress) -> list[Pair]:
-        """The estimate (the first value of each knob) and the configuration of a relative, unless they are known."""
+    def _measure_first(self, task: Any, recorded: Sequence[Pair], left: int, progress: Progress) -> list[Pair]:
+        """The estimate (the first value of each knob) and the configuration of a relative, unless they are on record."""
         space = task.config_space
         wanted = [0] if space.is_index_valid(0) else []
         suggestion = self._context.suggestion(task.target, task.workload)
         if suggestion is not None:
             knobs = knobs_of(suggestion)
             wanted += [index for index in legal(space) if knobs_of(space.get(index)) == knobs]
-        have = {one.config.index for one, _ in known}
+        have = {candidate.config.index for candidate, _ in recorded}
         new = [index for index in dict.fromkeys(wanted) if index not in have][: max(0, left)]
         if not new:
             return []
@@ -153,9 +156,9 @@ class KernelTuner:
         inputs = [MeasureInput(task.target, task, task.config_space.get(index)) for index in indices]
         return inputs, batch(inputs)
 
-    def _confirmed(self, task: Any, known: Sequence[Pair], new: int) -> Tuned | None:
+    def _confirm(self, task: Any, recorded: Sequence[Pair], new: int) -> Tuned | None:
         """Measures the best few in turn with the estimate and writes the winner."""
-        good = sorted((p for p in known if p[1].error_no == 0), key=lambda pair: float(np.mean(pair[1].costs)))
+        good = sorted((p for p in recorded if p[1].error_no == 0), key=lambda pair: float(np.mean(pair[1].costs)))
         if not good:
             return None
         estimate = next((pair for pair in good if pair[0].config.index == 0), good[0])
@@ -169,22 +172,23 @@ class KernelTuner:
         if float(np.median(times[winner])) >= GAIN * float(np.median(times[0])):
             winner = 0
         costs = tuple(sorted(times[winner]))
-        used = self._written.get(_key(task))
+        processor, lanes, place = _key(task)
+        used, config = self._written.get((processor, lanes, place)), inputs[winner].config
         # The file's content names what is measured with it: what is used already is not written again.
-        if used is None or knobs_of(used.config) != knobs_of(inputs[winner].config):
+        if used is None or used.knobs != dict(knobs_of(config)):
             append(self.best, inputs[winner], MeasureResult(costs, 0, 0.0, time.time()))
-            (_, lanes, workload) = _key(task)
-            self._keep(_key(task), Record(workload, inputs[winner].config, float(np.mean(costs)), lanes))
+            mean = float(np.mean(costs))
+            self._keep(Tuning(processor, place, config.to_json_dict(), mean, lanes, FROM_USER))
         seconds = float(np.median(costs))
         return Tuned(
-            _key(task)[0], task.name, float(np.median(times[0])) * 1e3, seconds * 1e3,
-            task.flop / seconds / 1e9, len(known), new,
+            processor, task.name, float(np.median(times[0])) * 1e3, seconds * 1e3,
+            task.flop / seconds / 1e9, len(recorded), new,
         )  # fmt: skip
 
 
-def _key(task: Any) -> tuple[str, int, Any]:
-    """Processor, lanes and workload, as :func:`~tvm_codl.kernels.transfer.read_records` has them."""
-    return processor_of(task.target), vector_lanes(task.target), plain(task.workload)
+def _key(task: Any) -> Key:
+    processor, lanes, (name, *args) = key_of(task.target, task.workload)
+    return processor, lanes, place_of(name, args)
 
 
 class _Best:

@@ -1,7 +1,7 @@
-"""What to try next: AutoTVM's tuners, a cost model over our knobs for its model-based one, and a hill climber.
+"""What to try next: AutoTVM's tuners, its model-based one with a cost model over our knobs, and a hill climber.
 
-AutoTVM's own ``XGBTuner`` extracts features of lowered loops in a pool of processes, which cannot take knobs that are
-words, and asks for a ranking loss that xgboost has given up since 2.0; our knobs say more, and cost nothing to read.
+AutoTVM's own ``XGBTuner`` does not work here: its features cannot take knobs that are words, and xgboost 2.0 dropped its
+ranking loss.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from tvm.autotvm.tuner import GridSearchTuner, RandomTuner
 from tvm.autotvm.tuner.model_based_tuner import CostModel, ModelBasedTuner, ModelOptimizer
 from tvm.autotvm.tuner.tuner import Tuner
 
-from tvm_codl.kernels.transfer import family_of, plain
+from tvm_codl.kernels.dispatch import plain
+from tvm_codl.kernels.reuse import place_of
 from tvm_codl.kernels.tuner.trials import Pair, knobs_of, legal
 
 NAMES = ("xgb", "random", "gridsearch", "climb")
@@ -72,15 +73,14 @@ class KnobModel(CostModel):
         self._booster = xgboost.train({**PARAMETERS, "nthread": self.threads}, data, TREES)
 
     def _features(self, config: Any, extents: Sequence[float]) -> list[float]:
-        numbers = []
-        for name, value in knobs_of(config):
-            words = self._words.get(name, [])
-            numbers.append(
-                float(value) if not isinstance(value, str) else float(words.index(value) if value in words else -1)
-            )
+        numbers = [float(self._index(name, v) if isinstance(v, str) else v) for name, v in knobs_of(config)]
         # A tile that divides its extent leaves no tail.
         tails = [extent % max(number, 1) / max(extent, 1) for extent in extents for number in numbers[:2]]
         return [*numbers, math.prod(numbers[:2]), *extents, *tails]
+
+    def _index(self, name: str, word: str) -> int:
+        words = self._words.get(name, [])
+        return words.index(word) if word in words else -1
 
 
 class Exhaustive(ModelOptimizer):
@@ -145,12 +145,12 @@ class HillClimb(Tuner):
 
     def _around(self) -> list[int]:
         here = dict(knobs_of(self.space.get(self._best)))
-        found = []
+        neighbours = []
         for index in self._legal:
             changed = {n for n, value in knobs_of(self.space.get(index)) if value != here[n]}
             if index not in self.visited and (len(changed) <= 1 or changed <= {"columns", "blocks"}):
-                found.append((len(changed - {"columns", "blocks"}), index))
-        return [index for _, index in sorted(found)]
+                neighbours.append((len(changed - {"columns", "blocks"}), index))
+        return [index for _, index in sorted(neighbours)]
 
 
 _MAKERS: dict[str, Callable[[Any], Tuner]] = {
@@ -161,10 +161,10 @@ _MAKERS: dict[str, Callable[[Any], Tuner]] = {
 }
 
 
-def make_tuner(name: str, task: Any, known: Sequence[Pair], relatives: Iterable[Sequence[Pair]]) -> Tuner:
-    """A tuner that knows ``known``, proposes none of it again, and learns from ``relatives`` if it can learn."""
+def make_tuner(name: str, task: Any, recorded: Sequence[Pair], relatives: Iterable[Sequence[Pair]]) -> Tuner:
+    """A tuner that knows ``recorded``, proposes none of it again, and learns from ``relatives`` if it can learn."""
     tuner = _MAKERS[name](task)
-    seen = {one.config.index for one, _ in known}
+    seen = {one.config.index for one, _ in recorded}
     propose = tuner.next_batch
 
     def next_batch(size: int) -> list[Any]:
@@ -176,9 +176,9 @@ def make_tuner(name: str, task: Any, known: Sequence[Pair], relatives: Iterable[
     tuner.next_batch = next_batch
     if isinstance(tuner, XGBTuner):
         tuner.learn_from(relatives)
-    if known:
-        tuner.update([one for one, _ in known], [result for _, result in known])
-        succeeded = [pair for pair in known if pair[1].error_no == 0]
+    if recorded:
+        tuner.update([one for one, _ in recorded], [result for _, result in recorded])
+        succeeded = [pair for pair in recorded if pair[1].error_no == 0]
         if succeeded:
             best = min(succeeded, key=lambda pair: float(np.mean(pair[1].costs)))
             tuner.best_flops = task.flop / float(np.mean(best[1].costs))
@@ -188,8 +188,8 @@ def make_tuner(name: str, task: Any, known: Sequence[Pair], relatives: Iterable[
 
 def _extents(workload: tuple[Any, ...]) -> list[float]:
     """The numbers that tell a kernel of a template from another."""
-    family = family_of(workload)
-    return [float(x) for x in (*family.extents, *_numbers(family.common))]
+    place = place_of(workload[0], workload[1:])
+    return [float(x) for x in (*place.extents, *_numbers(place.family))]
 
 
 def _numbers(value: Any) -> list[float]:

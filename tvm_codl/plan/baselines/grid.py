@@ -1,4 +1,4 @@
-"""Tenths: every operator cut in steps of a tenth, as other planners' code cuts them."""
+"""Grid: every operator cut in steps of a tenth, as other planners' code cuts them."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from tvm_codl.plan.candidates import Candidate
 from tvm_codl.plan.plan import Placement
 from tvm_codl.plan.problem import Problem
 
-#: Shares of the CPU, in tenths, at which these planners cut.
-TENTHS = range(1, 10)
+#: The CPU's shares at which these planners cut, in tenths.
+STEPS = range(1, 10)
 #: The output channels of a convolution, and what corresponds to them in a product; likewise its rows.
 CHANNELS = ("channels", "columns")
 ROWS = ("height", "rows")
-#: Channels are cut in vectors of four where the axis has as many: a lone channel would pay for a whole one.
+#: Channels are cut in whole vectors of four where the axis has two.
 VECTOR = 4
 
 
-class Tenths:
+class Grid:
     """Every operator whole, and cut in tenths along its first axis of each dimension (a tuple of names).
 
     ``options`` start with cpu and gpu.
     """
 
     def __init__(self, problem: Problem, dimensions: Sequence[Sequence[str]]) -> None:
-        self.dimensions = len(dimensions)
         self._values: dict[tuple[int, int, int], int] = {}
         wanted: dict[tuple[int, Placement], list[tuple[int, int, int]]] = {}
         for node, operator in enumerate(problem.graph.operators):
@@ -36,22 +35,22 @@ class Tenths:
                 if axis is None:
                     continue
                 self._values |= {(node, dimension, 0): 1, (node, dimension, 10): 0}
-                for tenth in TENTHS:
-                    at = nearest_cut(axis, tenth / 10)
+                for step in STEPS:
+                    at = nearest_cut(axis, step / 10)
                     if 0 < at < axis.extent:
                         cut = (node, Placement("split", axis.name, at))
-                        wanted.setdefault(cut, []).append((node, dimension, tenth))
+                        wanted.setdefault(cut, []).append((node, dimension, step))
                     else:
-                        self._values[node, dimension, tenth] = 0 if at else 1
+                        self._values[node, dimension, step] = 0 if at else 1
         self.options: dict[int, tuple[Candidate, ...]] = {o.id: problem.whole(o.id) for o in problem.graph.operators}
-        for (node, _), keys, one in zip(wanted, wanted.values(), problem.split(list(wanted)), strict=True):
+        for (node, _), keys, candidate in zip(wanted, wanted.values(), problem.split(list(wanted)), strict=True):
             id = problem.graph.operators[node].id
             self._values |= dict.fromkeys(keys, len(self.options[id]))
-            self.options[id] += (one,)
+            self.options[id] += (candidate,)
 
-    def value(self, node: int, dimension: int, tenth: int) -> int | None:
-        """The number of the option with so many tenths on the CPU; None for an operator without that dimension."""
-        return self._values.get((node, dimension, tenth))
+    def value(self, node: int, dimension: int, step: int) -> int | None:
+        """The index of the option with ``step`` tenths on the CPU; None for an operator without that dimension."""
+        return self._values.get((node, dimension, step))
 
 
 def nearest_cut(axis: Axis, share: float) -> int:

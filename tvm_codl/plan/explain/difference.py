@@ -1,18 +1,19 @@
-"""Difference: where two plans of one network place operators otherwise, and what either states or is predicted."""
+"""Difference: the operators that two plans of one network place otherwise, and their times."""
 
 from __future__ import annotations
 
 import msgspec
 
 from tvm_codl.plan.explain.prices import Prices
-from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
-from tvm_codl.plan.reasons import columns, placement_words
+from tvm_codl.plan.explain.text import milliseconds, table_lines
+from tvm_codl.plan.plan import Placement, Plan
+from tvm_codl.plan.reasons import placement_words
 
 
 class Line(msgspec.Struct, frozen=True):
     """One operator that differs; a plan that does not have it, by number and name, has no placement for it.
 
-    ``a_ms`` and ``b_ms`` are the operator's time and its sharing; none where a plan does not say.
+    ``a_ms`` and ``b_ms`` are the operator's time and its transfers; none where a plan does not say.
     """
 
     operator: int
@@ -24,8 +25,8 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Side(msgspec.Struct, frozen=True):
-    """What a plan states of the whole, 0 for nothing, and ``priced_ms``, its prediction by one cost model for both plans,
-    none without one."""
+    """What a plan states, 0 for nothing, and ``priced_ms``, its prediction by the cost model for both plans, none without
+    one."""
 
     model: str
     device: str
@@ -45,7 +46,7 @@ class Difference(msgspec.Struct, frozen=True):
     same: int
 
 
-def difference(a: Plan, b: Plan, prices: Prices | None = None) -> Difference:
+def compare(a: Plan, b: Plan, prices: Prices | None = None) -> Difference:
     """With ``prices``, made for both plans, their times are predicted anew, by the same costs; else they are as stated."""
     ours, theirs = _times(a, prices), _times(b, prices)
     first, second = ({(o.operator, o.name): o for o in plan.operators} for plan in (a, b))
@@ -60,17 +61,22 @@ def difference(a: Plan, b: Plan, prices: Prices | None = None) -> Difference:
     return Difference(_side(a, prices), _side(b, prices), tuple(lines), same)
 
 
-def difference_text(found: Difference, names: tuple[str, str]) -> str:
-    """One line an operator that differs, then the whole; ``names`` are what the plans are called."""
-    rows = [("#", "operator", "a", "b", "a ms", "b ms", "b - a")]
-    for line in found.lines:
-        places = ("absent" if place is None else placement_words(place) for place in (line.a, line.b))
-        more = None if line.a_ms is None or line.b_ms is None else line.b_ms - line.a_ms
-        times = [_ms(line.a_ms), _ms(line.b_ms), "" if more is None else f"{more:+.3f}"]
-        rows.append((str(line.operator), line.name[:40], *places, *times))  # type: ignore[arg-type]
-    text = columns(rows, left=(1, 2, 3)) if found.lines else []
-    text.append(f"{len(found.lines)} operators differ, {found.same} are the same")
-    for letter, name, side in zip("ab", names, (found.a, found.b), strict=True):
+def difference_text(difference: Difference, names: tuple[str, str]) -> str:
+    """One line for each operator that differs, then the whole; ``names`` are what the plans are called."""
+    rows = [
+        (
+            str(line.operator),
+            line.name,
+            *("absent" if place is None else placement_words(place) for place in (line.a, line.b)),
+            *map(milliseconds, (line.a_ms, line.b_ms)),
+            "" if line.a_ms is None or line.b_ms is None else f"{line.b_ms - line.a_ms:+.3f}",
+        )
+        for line in difference.lines
+    ]
+    headings = ("#", "operator", "a", "b", "a ms", "b ms", "b - a")
+    text = table_lines(headings, rows, left=("operator", "a", "b")) if rows else []
+    text.append(f"{len(rows)} operators differ, {difference.same} are the same")
+    for letter, name, side in zip("ab", names, (difference.a, difference.b), strict=True):
         says = [f"{side.operators} operators"]
         says += [f"predicted {side.priced_ms:.3f} ms"] if side.priced_ms is not None else []
         says += [f"states {side.predicted_ms:.3f} ms"] if side.predicted_ms else []
@@ -81,26 +87,14 @@ def difference_text(found: Difference, names: tuple[str, str]) -> str:
 
 
 def _times(plan: Plan, prices: Prices | None) -> dict[tuple[int, str], float]:
-    """By operator number and name; nothing of an operator of which nothing is stated."""
+    """By operator number and name; without operators of which nothing is stated."""
     if prices is None:
-        return {(o.operator, o.name): o.planned_ms + o.share_ms for o in plan.operators if _states(o)}
-    choice = prices.choice(plan)
-    shares = prices.shares(choice)
-    return {
-        (operator.id, operator.name): float(prices.costs.work[node][choice[node]]) + sum(shares[node].values())
-        for node, operator in enumerate(prices.graph.operators)
-    }
-
-
-def _states(line: PlannedOperator) -> bool:
-    return bool(line.planned_ms or line.share_ms)
+        return {(o.operator, o.name): o.planned_ms + o.share_ms for o in plan.operators if o.planned_ms or o.share_ms}
+    times = prices.operator_ms(prices.choice(plan))
+    return {(o.id, o.name): ms for o, ms in zip(prices.problem.graph.operators, times, strict=True)}
 
 
 def _side(plan: Plan, prices: Prices | None) -> Side:
     priced = prices.predicted_ms(prices.choice(plan)) if prices else None
     count = len(plan.operators)
     return Side(plan.model, plan.device, count, plan.predicted_ms, plan.measured_ms, plan.predicted_mj, priced)
-
-
-def _ms(ms: float | None) -> str:
-    return "" if ms is None else f"{ms:.3f}"

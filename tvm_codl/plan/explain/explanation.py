@@ -9,22 +9,24 @@ from typing import Protocol
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from tvm_codl.plan.candidates import Predictor
-from tvm_codl.plan.explain.prices import Prices, parts
-from tvm_codl.plan.improve import second
+from tvm_codl.plan.candidates import PROCESSORS, Predictor
+from tvm_codl.plan.eliminate import Table
+from tvm_codl.plan.explain.prices import Prices
+from tvm_codl.plan.explain.text import WIDTH, table_lines
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.reasons import placement_words
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
 
-#: Of an operator's other placements so many, the likeliest by the search's costs, are replayed.
+#: Limit of an operator's other placements that are simulated, the best by the search's costs.
 LIKELY = 2
-WIDTH = 120
+_HEADINGS = ("#", "operator", "placement", "cpu ms", "gpu ms", "here ms", "transfer", "known", "second choice")
 _ENDS = "the network's ends"
 _LEGEND = (
-    "here: the operator's time, waits and sharing apart.  share: what sharing its inputs and the network's ends costs.  "
+    "here: the operator's time without transfers.  transfer: waits, copies and layout changes of its inputs and the network's ends.  "
     "known: measured, or the deviation of the prediction.  second choice: the other placement that costs least, and by how "
     "much the plan's predicted time grows if this operator alone moves there, the rest not being planned again "
     "(--what-if does that)."
@@ -32,7 +34,7 @@ _LEGEND = (
 
 
 class Estimator(Predictor, Protocol):
-    """What is asked of a cost model: times in ms with the deviation of their logarithms, and which are measurements."""
+    """A cost model that also tells the deviation of its times' logarithms, and which of them are measurements."""
 
     def estimate(
         self, workloads: Sequence[Workload], processor: Processor
@@ -49,8 +51,8 @@ class Other(msgspec.Struct, frozen=True):
 
 
 class Shared(msgspec.Struct, frozen=True):
-    """What an input costs in ms that operator ``source`` makes; -1 is the network's inputs and outputs, none all of them
-    together."""
+    """The transfer in ms of the input that operator ``source`` makes; -1 for the network's inputs and outputs, none for the
+    sum of all."""
 
     source: int | None
     ms: float
@@ -58,11 +60,11 @@ class Shared(msgspec.Struct, frozen=True):
 
 class Explained(msgspec.Struct, frozen=True):
     """One operator.  Times in ms: ``cpu_ms`` and ``gpu_ms`` whole on either processor, none where it does not run;
-    ``here_ms`` as it is placed, ``shared`` its sharing.
+    ``here_ms`` as it is placed, ``shared`` its transfers.
 
     ``chain`` are the operators of its chain, itself too, empty outside of one.  ``measured``: both parts' times are
-    measurements; ``deviation`` is that of the logarithm of the time of the part that takes longer, to first order a share
-    of it.  It is none where only the plan is known, and no cost model.  ``second`` is the best of all other placements, ``otherwise`` the best that is not another cut of the same axis.
+    measurements; ``deviation`` is that of the logarithm of the longer part's time, to first order relative, none without a
+    cost model.  ``second`` is the best of all other placements, ``otherwise`` the best that is not another cut of the same axis.
     """
 
     operator: int
@@ -81,9 +83,8 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """``predicted_ms`` is what these prices say of the plan, with the plan's ``correction``; none where only the plan is
-    known.  What the plan itself says is ``stated_ms``, ``stated_mj``, ``measured_ms``, ``searched_ms`` and ``bound_ms``, 0
-    for nothing."""
+    """``predicted_ms`` is predicted anew, with the plan's ``correction``; none without a cost model.  ``stated_ms``,
+    ``stated_mj``, ``measured_ms``, ``searched_ms`` and ``bound_ms`` are in the plan, 0 for none."""
 
     model: str
     device: str
@@ -96,41 +97,42 @@ class Explanation(msgspec.Struct, frozen=True):
     operators: tuple[Explained, ...]
 
 
-def explanation(plan: Plan, prices: Prices, model: Estimator) -> Explanation:
+def explain(plan: Plan, prices: Prices, model: Estimator) -> Explanation:
     """Explains a legal plan for which ``prices`` were made, by ``model``."""
-    choice = prices.choice(plan)
+    choice, operators = prices.choice(plan), prices.problem.graph.operators
     total = prices.times(choice).total_ms
-    known, shares = _known(plan, prices, model), prices.shares(choice)
-    nodes = {operator.id: node for node, operator in enumerate(prices.graph.operators)}
-    found = []
-    for planned, chain in zip(plan.operators, _chains(plan), strict=True):
-        node, options = nodes[planned.operator], prices.choices[planned.operator]
-        others = _others(prices, choice, node, total, plan.correction)
-        kind = (planned.placement.on, planned.placement.axis)
-        measured, deviation = known[planned.operator]
-        found.append(
-            Explained(
-                planned.operator,
-                planned.name,
-                planned.placement,
-                _finite(options[0].cpu_ms),
-                _finite(options[1].gpu_ms),
+    certainty = _certainty(plan, prices, model)
+    transfers, growth = prices.costs.transfers(choice), prices.costs.growth(choice)
+    nodes = {operator.id: node for node, operator in enumerate(operators)}
+    lines = []
+    for line in restate(plan).operators:
+        node = nodes[line.operator]
+        options = prices.choices[line.operator]
+        others = _others(prices, choice, node, growth[node], total, plan.correction)
+        kind = (line.placement.on, line.placement.axis)
+        measured, deviation = certainty[line.operator]
+        lines.append(
+            replace(
+                line,
+                cpu_ms=_finite(options[0].cpu_ms),
+                gpu_ms=_finite(options[1].gpu_ms),
                 here_ms=float(prices.costs.work[node][choice[node]]),
-                shared=tuple(Shared(source, ms) for source, ms in shares[node].items()),
-                chain=chain,
+                shared=tuple(Shared(operators[a].id if a >= 0 else -1, ms) for a, ms in transfers[node].items()),
                 measured=measured,
                 deviation=deviation,
                 second=others[0] if others else None,
                 otherwise=next((o for o in others if (o.placement.on, o.placement.axis) != kind), None),
-                reason=planned.reason,
             )
         )
-    return _whole(plan, total * plan.correction, found)
+    return replace(restate(plan), predicted_ms=total * plan.correction, operators=tuple(lines))
 
 
-def stated(plan: Plan) -> Explanation:
+def restate(plan: Plan) -> Explanation:
     """What a plan says of itself, where no cost model is at hand."""
-    found = [
+    chains: dict[int, list[int]] = {}
+    for planned in plan.operators:
+        chains.setdefault(planned.chain, []).append(planned.operator)
+    lines = tuple(
         Explained(
             planned.operator,
             planned.name,
@@ -139,63 +141,52 @@ def stated(plan: Plan) -> Explanation:
             planned.gpu_ms or None,
             here_ms=planned.planned_ms,
             shared=(Shared(None, planned.share_ms),) if planned.share_ms else (),
-            chain=chain,
+            chain=tuple(chains[planned.chain]) if planned.chain >= 0 else (),
             measured=False,
             deviation=None,
             second=None,
             otherwise=None,
             reason=planned.reason,
         )
-        for planned, chain in zip(plan.operators, _chains(plan), strict=True)
-    ]
-    return _whole(plan, None, found)
-
-
-def _whole(plan: Plan, predicted_ms: float | None, operators: Sequence[Explained]) -> Explanation:
+        for planned in plan.operators
+    )
     says = (plan.predicted_ms, plan.predicted_mj, plan.measured_ms, plan.searched_ms, plan.bound_ms)
-    return Explanation(plan.model, plan.device, predicted_ms, *says, tuple(operators))
+    return Explanation(plan.model, plan.device, None, *says, lines)
 
 
-def _chains(plan: Plan) -> list[tuple[int, ...]]:
-    """For each line of the plan the operators of its chain; none outside of one."""
-    members: dict[int, list[int]] = {}
-    for planned in plan.operators:
-        members.setdefault(planned.chain, []).append(planned.operator)
-    return [tuple(members[planned.chain]) if planned.chain >= 0 else () for planned in plan.operators]
-
-
-def explanation_text(found: Explanation) -> str:
+def explanation_text(explanation: Explanation) -> str:
     """Two lines an operator, none longer than ``WIDTH``: its numbers, and its reason in words."""
-    name = max([8, *(min(30, len(o.name)) for o in found.operators)])
-    head = ["#".rjust(4), "operator".ljust(name), "placement".ljust(13)]
-    head += [words.rjust(7) for words in ("cpu ms", "gpu ms", "here ms", "share")] + ["known".rjust(8), "second choice"]
-    lines = [" ".join(head)]
-    for o in found.operators:
-        cells = [str(o.operator).rjust(4), _short(o.name, name).ljust(name), placement_words(o.placement).ljust(13)]
-        cells += [_ms(ms).rjust(7) for ms in (o.cpu_ms, o.gpu_ms, o.here_ms, sum(s.ms for s in o.shared))]
-        sure = "" if o.deviation is None else "measured" if o.measured else f"±{o.deviation:.0%}"
-        cells += [sure.rjust(8), _other(o.second)]
-        lines.append(" ".join(cells).rstrip())
-        lines += textwrap.wrap(_words(o), WIDTH, initial_indent=" " * 5, subsequent_indent=" " * 7)
-    return "\n".join([*lines, "", *textwrap.wrap(_LEGEND, WIDTH), *_totals(found)])
+    head, *numbers = table_lines(
+        _HEADINGS, map(_cells, explanation.operators), left=("operator", "placement", "second choice")
+    )
+    lines = [head]
+    for row, operator in zip(numbers, explanation.operators, strict=True):
+        lines += [row, *textwrap.wrap(_words(operator), WIDTH, initial_indent=" " * 5, subsequent_indent=" " * 7)]
+    return "\n".join([*lines, "", *textwrap.wrap(_LEGEND, WIDTH), *_totals(explanation)])
 
 
-def _totals(found: Explanation) -> list[str]:
+def _cells(o: Explained) -> list[str]:
+    sure = "" if o.deviation is None else "measured" if o.measured else f"±{o.deviation:.0%}"
+    times = [_ms(ms) for ms in (o.cpu_ms, o.gpu_ms, o.here_ms, sum(s.ms for s in o.shared))]
+    return [str(o.operator), o.name, placement_words(o.placement), *times, sure, _other(o.second)]
+
+
+def _totals(of: Explanation) -> list[str]:
     lines = []
-    if found.predicted_ms is not None:
-        lines.append(f"predicted: {found.predicted_ms:.3f} ms")
-    if found.stated_ms:
-        lines.append(f"{'the plan states' if lines else 'predicted'}: {found.stated_ms:.3f} ms")
-    if found.measured_ms:
-        lines.append(f"measured: {found.measured_ms:.3f} ms")
-    if found.bound_ms:
-        gap = found.searched_ms / found.bound_ms - 1
+    if of.predicted_ms is not None:
+        lines.append(f"predicted: {of.predicted_ms:.3f} ms")
+    if of.stated_ms:
+        lines.append(f"{'the plan states' if lines else 'predicted'}: {of.stated_ms:.3f} ms")
+    if of.measured_ms:
+        lines.append(f"measured: {of.measured_ms:.3f} ms")
+    if of.bound_ms:
+        gap = of.searched_ms / of.bound_ms - 1
         lines.append(
-            f"search: {found.searched_ms:.3f} by its costs, no plan of its candidates below {found.bound_ms:.3f} "
+            f"search: {of.searched_ms:.3f} by its costs, no plan of its candidates below {of.bound_ms:.3f} "
             + ("(it is the best)" if gap < 1e-6 else f"(within {gap:.1%} of the best)")
         )
-    if found.stated_mj:
-        lines.append(f"energy: {found.stated_mj:.3f} mJ a run, by the power table: a model, not a measurement")
+    if of.stated_mj:
+        lines.append(f"energy: {of.stated_mj:.3f} mJ a run, by the power table: a model, not a measurement")
     return lines
 
 
@@ -204,7 +195,7 @@ def _words(o: Explained) -> str:
     shared = [(s.source, s.ms) for s in o.shared if s.source is not None]
     if shared:
         edges = (f"{_ENDS if source < 0 else source}: {_ms(ms)} ms" for source, ms in shared)
-        words.append(f"sharing with {', '.join(edges)}")
+        words.append(f"transfers with {', '.join(edges)}")
     if o.chain:
         others = [id for id in o.chain if id != o.operator]
         words.append(f"in a chain with {', '.join(map(str, others[:8]))}{' ...' if len(others) > 8 else ''}")
@@ -213,30 +204,34 @@ def _words(o: Explained) -> str:
     return "; ".join(words)
 
 
-def _others(prices: Prices, choice: Sequence[int], node: int, total_ms: float, factor: float) -> list[Other]:
-    """The best first.  Of those that the search's costs prefer, the few best and the best not cut along the same axis."""
-    excess = second(node, choice, prices.costs)
-    here = prices.placement(node, choice[node])
-    ranked = [int(i) for i in np.argsort(excess, kind="stable") if i != choice[node] and np.isfinite(excess[i])]
-    chosen = ranked[:LIKELY]
-    apart = [i for i in ranked if (p := prices.placement(node, i)) and (p.on, p.axis) != (here.on, here.axis)]
-    chosen += [i for i in apart[:1] if i not in chosen]
-    found = []
-    for index in chosen:
+def _others(
+    prices: Prices, choice: Sequence[int], node: int, growth: Table, total_ms: float, factor: float
+) -> list[Other]:
+    """The best first: of those with the least growth of the search's costs, ``LIKELY`` and the first of another kind."""
+    placements = [candidate.placement for candidate in prices.choices[prices.problem.graph.operators[node].id]]
+    kinds = [(placement.on, placement.axis) for placement in placements]
+    ranked = [int(i) for i in np.argsort(growth, kind="stable") if i != choice[node] and np.isfinite(growth[i])]
+    other_kind = [i for i in ranked if kinds[i] != kinds[choice[node]]][:1]
+    others = []
+    for index in dict.fromkeys(ranked[:LIKELY] + other_kind):
         moved = [*choice]
         moved[node] = index
-        found.append(Other(prices.placement(node, index), factor * (prices.times(moved).total_ms - total_ms)))
-    return sorted(found, key=lambda other: other.more_ms)
+        others.append(Other(placements[index], factor * (prices.times(moved).total_ms - total_ms)))
+    return sorted(others, key=lambda other: other.more_ms)
 
 
-def _known(plan: Plan, prices: Prices, model: Estimator) -> dict[int, tuple[bool, float]]:
+def _certainty(plan: Plan, prices: Prices, model: Estimator) -> dict[int, tuple[bool, float]]:
     """For each operator, whether its parts' times are measurements, and the deviation of the longer one's."""
-    operators = {operator.id: operator for operator in prices.graph.operators}
+    operators = {operator.id: operator for operator in prices.problem.graph.operators}
     asked: dict[Processor, list[tuple[int, Workload]]] = {"cpu": [], "gpu": []}
     for planned in plan.operators:
-        id = planned.operator
-        for processor, axis, lo, hi in parts(planned.placement, prices.axes, id):
-            asked[processor].append((id, Workload.of(operators[id], prices.graph, axis, lo, hi)))
+        id, placement = planned.operator, planned.placement
+        if placement.on != "split":
+            asked[placement.on].append((id, Workload.of(operators[id], prices.problem.graph)))
+            continue
+        ends = placement.parts(prices.problem.axes[id][placement.axis].extent)
+        for processor, (lo, hi) in zip(PROCESSORS, ends, strict=True):
+            asked[processor].append((id, Workload.of(operators[id], prices.problem.graph, placement.axis, lo, hi)))
     longest: dict[int, tuple[float, float]] = {}
     measured: dict[int, bool] = {}
     for processor, pairs in asked.items():
@@ -250,10 +245,6 @@ def _known(plan: Plan, prices: Prices, model: Estimator) -> dict[int, tuple[bool
 def _finite(ms: float) -> float | None:
     """JSON has no infinity."""
     return ms if math.isfinite(ms) else None
-
-
-def _short(name: str, width: int) -> str:
-    return name if len(name) <= width else f"{name[: width - 1]}…"
 
 
 def _other(other: Other | None) -> str:

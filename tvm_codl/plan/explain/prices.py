@@ -2,117 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
-from tvm_codl.cost.sharing import SharingCost
 from tvm_codl.errors import UserError
-from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.plan.candidates import Axes, Candidate
-from tvm_codl.plan.costs import Costs, replayed, tables
+from tvm_codl.plan.candidates import Candidate
+from tvm_codl.plan.costs import Costs, build_costs
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.reasons import placement_words
 from tvm_codl.plan.simulate import Times
-from tvm_codl.records.record import Processor
 
 
 @dataclass(frozen=True)
 class Prices:
-    """``choices`` are the search's candidates and whatever else was asked for; ``costs`` are their tables; ``factor`` is
-    :meth:`Problem.factor <tvm_codl.plan.problem.Problem.factor>`.
+    """``costs`` are those of the search's candidates and of whatever else was asked for."""
 
-    A *choice* is the number of a candidate for each operator, in the graph's order.
-    """
-
-    graph: OpGraph
-    axes: Axes
-    sharing: SharingCost
-    choices: Mapping[int, tuple[Candidate, ...]]
+    problem: Problem
     costs: Costs
-    factor: Callable[[Sequence[Placement]], float]
+
+    @property
+    def choices(self) -> Mapping[int, Sequence[Candidate]]:
+        return self.costs.candidates
 
     @classmethod
     def of(cls, problem: Problem, plans: Sequence[Plan] = (), more: Mapping[int, Placement] | None = None) -> Prices:
-        """The prices of a problem's candidates, and of the placements in ``plans`` and ``more`` (by operator id), all
-        legal: those that are no candidates get predicted times."""
-        graph, axes = problem.graph, problem.axes
-        choices = dict(problem.options)
-        wanted = [(o.operator, o.placement) for plan in plans for o in plan.operators]
-        places = {operator.id: node for node, operator in enumerate(graph.operators)}
-        wanted += (more or {}).items()
+        """Of a problem's candidates, and of the placements in ``plans`` and ``more`` (by operator id), all legal: those
+        that are no candidates get predicted times."""
+        choices, operators = dict(problem.options), problem.graph.operators
+        places = {operator.id: node for node, operator in enumerate(operators)}
+        wanted = [(o.operator, o.placement) for plan in plans for o in plan.operators] + [*(more or {}).items()]
         missing = [
             (places[id], placement)
             for id, placement in dict.fromkeys(wanted)
             if all(option.placement != placement for option in choices[id])
         ]
         for (node, _), candidate in zip(missing, problem.split(missing), strict=True):
-            choices[graph.operators[node].id] += (candidate,)
-        return cls(graph, axes, problem.sharing, choices, tables(graph, choices, problem.sharing, axes), problem.factor)
+            choices[operators[node].id] += (candidate,)
+        return cls(problem, build_costs(problem.graph, choices, problem.sharing, problem.axes))
 
     def index(self, node: int, placement: Placement) -> int:
-        options = self.choices[self.graph.operators[node].id]
+        options = self.choices[self.problem.graph.operators[node].id]
         return next(index for index, option in enumerate(options) if option.placement == placement)
 
     def choice(self, plan: Plan) -> tuple[int, ...]:
         """Of a legal plan, one of those that these prices were made for."""
         places = {planned.operator: planned.placement for planned in plan.operators}
-        return tuple(self.index(node, places[operator.id]) for node, operator in enumerate(self.graph.operators))
+        return tuple(self.index(node, places[o.id]) for node, o in enumerate(self.problem.graph.operators))
 
-    def placement(self, node: int, index: int) -> Placement:
-        return self.choices[self.graph.operators[node].id][index].placement
+    def placements(self, choice: Sequence[int]) -> list[Placement]:
+        return [candidate.placement for candidate in self.costs.chosen(choice)]
 
     def times(self, choice: Sequence[int]) -> Times:
-        """The replay of a plan; raises :class:`UserError` where it has an operator that does not run where it is."""
-        for node, index in enumerate(choice):
-            operator = self.graph.operators[node]
-            if not np.isfinite(self.choices[operator.id][index].ms):
+        """The simulated run; raises :class:`UserError` where the plan has an operator that does not run where it is."""
+        for operator, candidate in zip(self.problem.graph.operators, self.costs.chosen(choice), strict=True):
+            if not np.isfinite(candidate.ms):
                 raise UserError(
                     f"operator {operator.id} ({operator.name}) does not run where the plan has it",
-                    f"on {placement_words(self.placement(node, index))} it, or a part of it, failed when it was measured",
+                    f"on {placement_words(candidate.placement)} it, or a part of it, failed when it was measured",
                     "place it elsewhere; tvm-codl measure MODEL --retry-failed tries again what failed",
                 )
-        return replayed(self.graph, self.choices, self.sharing, self.costs, choice)
+        return self.costs.simulate(choice)
 
     def predicted_ms(self, choice: Sequence[int]) -> float:
-        """The replay of a plan, corrected by what such plans took before; raises as :meth:`times` does."""
-        return self.times(choice).total_ms * self.factor([self.placement(*one) for one in enumerate(choice)])
+        """The corrected time of the simulated run; raises as :meth:`times` does."""
+        return self.times(choice).total_ms * self.problem.factor(self.placements(choice))
 
-    def shares(self, choice: Sequence[int]) -> list[dict[int, float]]:
-        """For each operator what sharing costs in ms, by the id of the operator that made the input.
+    def operator_ms(self, choice: Sequence[int]) -> list[float]:
+        """For each operator its time and its transfers."""
+        transfers = self.costs.transfers(choice)
+        return [
+            float(w[value]) + sum(t.values()) for w, value, t in zip(self.costs.work, choice, transfers, strict=True)
+        ]
 
-        -1 stands for the network's inputs and outputs.  What costs nothing is left out.
-        """
-        found: list[dict[int, float]] = [{} for _ in choice]
-        for node, (table, index) in enumerate(zip(self.costs.host, choice, strict=True)):
-            if table[index] > 0:
-                found[node][-1] = float(table[index])
-        for (a, b), table in self.costs.edges.items():
-            if (ms := float(table[choice[a], choice[b]])) > 0:
-                found[b][self.graph.operators[a].id] = ms
-        return found
-
-    def only(self, fixed: Mapping[int, Placement]) -> dict[int, tuple[Candidate, ...]]:
-        """The candidates for a search in which these operators (by id) may only be where they are said to be.
-
-        The first two stay the whole ones, as the search wants them, and run nowhere if they are not asked for.
-        """
-        kept = dict(self.choices)
-        for id, placement in fixed.items():
-            cpu, gpu = (
-                whole if whole.placement == placement else msgspec.structs.replace(whole, **{field: np.inf})
-                for whole, field in zip(self.choices[id][:2], ("cpu_ms", "gpu_ms"), strict=True)
+    def restrict(self, fixed: Mapping[int, Placement]) -> dict[int, tuple[Candidate, ...]]:
+        """The candidates, with infinite times for these operators (by id) elsewhere than they are said to be."""
+        return {
+            id: tuple(
+                c if c.placement == fixed.get(id, c.placement) else replace(c, cpu_ms=np.inf, gpu_ms=np.inf)
+                for c in options
             )
-            kept[id] = (cpu, gpu, *(c for c in self.choices[id][2:] if c.placement == placement))
-        return kept
-
-
-def parts(placement: Placement, axes: Axes, id: int) -> list[tuple[Processor, str, int, int]]:
-    """(processor, axis, lo, hi) of each processor's part of an operator; the axis is empty for the whole of it."""
-    if placement.on != "split":
-        return [(placement.on, "", 0, 0)]
-    cpu, gpu = placement.parts(axes[id][placement.axis].extent)
-    return [("cpu", placement.axis, *cpu), ("gpu", placement.axis, *gpu)]
+            for id, options in self.choices.items()
+        }

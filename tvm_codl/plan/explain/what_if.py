@@ -7,16 +7,18 @@ import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from tvm_codl.errors import UsageError, UserError
 from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.plan.candidates import Axes, Candidate
-from tvm_codl.plan.energy import Energy, least_energy
+from tvm_codl.plan.energy import Energy
 from tvm_codl.plan.explain.prices import Prices
-from tvm_codl.plan.plan import Placement, Plan
+from tvm_codl.plan.explain.text import milliseconds, table_lines
+from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.reasons import columns, placement_words, uniform_plan
-from tvm_codl.plan.search import find
+from tvm_codl.plan.reasons import placement_words
+from tvm_codl.plan.search import round_ms, search
 from tvm_codl.plan.verify import verify_plan
 
 ASKED = "as was asked"
@@ -33,7 +35,7 @@ class Prediction(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """An operator that is elsewhere; ``before_ms`` and ``after_ms`` are its time and its sharing."""
+    """An operator that is elsewhere; ``before_ms`` and ``after_ms`` are its time and its transfers."""
 
     operator: int
     name: str
@@ -65,34 +67,31 @@ def what_if(
     Cuts that are not among the search's candidates get predicted times.  With ``energy`` the search minimises that.
     Raises :class:`UserError` for a placement that the verifier refuses, and for an operator that does not run there.
     """
-    graph = problem.graph
-    _verify(graph, problem.axes, asked)
-    before = plan or _search(problem, Prices.of(problem), {}, energy)
+    _verify(problem.graph, problem.axes, asked)
+    before = plan or _search(problem, problem.options, energy)
     prices = Prices.of(problem, [before], asked)
     now = prices.choice(before)
     forced = list(now)
-    for node, operator in enumerate(graph.operators):
+    for node, operator in enumerate(problem.graph.operators):
         if operator.id in asked:
             forced[node] = prices.index(node, asked[operator.id])
-    alone = _prediction(prices, forced, energy)
-    after = msgspec.structs.replace(_search(problem, prices, asked, energy, forced), settings=before.settings)
+    alone = _predict(prices, forced, energy)
+    after = _search(problem, prices.restrict(asked), energy, [forced])
     then = prices.choice(after)
     if energy is None and prices.predicted_ms(forced) < prices.predicted_ms(then):
-        # The search goes by replays; what is known of plans that share, or do not, may say otherwise.
-        placements = [prices.placement(*one) for one in enumerate(forced)]
-        after, then = msgspec.structs.replace(problem.placed(placements, KEPT), settings=before.settings), tuple(forced)
-    lines = tuple(
-        msgspec.structs.replace(line, cpu_ms=_known(options[0].cpu_ms), gpu_ms=_known(options[1].gpu_ms), reason=ASKED)
-        if line.operator in asked
-        else line
-        for line, options in ((line, prices.choices[line.operator]) for line in after.operators)
-    )
+        # The search goes by simulated runs, without the problem's factors.
+        after, then = problem.place(prices.placements(forced), KEPT), tuple(forced)
+    lines = list(after.operators)
+    for node, line in enumerate(lines):
+        if line.operator in asked:  # restrict() hid the times of the whole operator
+            cpu, gpu = problem.whole(line.operator)
+            lines[node] = replace(line, cpu_ms=round_ms(cpu.cpu_ms), gpu_ms=round_ms(gpu.gpu_ms), reason=ASKED)
     return WhatIf(
-        _prediction(prices, now, energy),
+        _predict(prices, now, energy),
         alone,
-        _prediction(prices, then, energy),
+        _predict(prices, then, energy),
         _moves(prices, now, then, asked),
-        problem.corrected(msgspec.structs.replace(after, operators=lines)),
+        problem.correct(replace(after, operators=tuple(lines), settings=before.settings)),
     )
 
 
@@ -102,39 +101,44 @@ def parse_asked(texts: Sequence[str], graph: OpGraph, axes: Axes) -> dict[int, P
     Raises :class:`UsageError` for another form, :class:`UserError` for an operator that the network does not have or
     that several have the name of, and for a placement that the verifier refuses.
     """
-    found: dict[int, Placement] = {}
+    asked: dict[int, Placement] = {}
     for text in texts:
         name, equals, place = text.rpartition("=")
         if not (name and equals and place):
             raise UsageError(f"{text!r} is no change of a plan", next=f"write {_FORM}")
         id = _operator(name.strip(), graph).id
-        if id in found:
-            raise UsageError(f"operator {id} is placed twice", f"{text!r} and {placement_words(found[id])}")
-        found[id] = _placement(place.strip(), text)
-    _verify(graph, axes, found)
-    return found
+        if id in asked:
+            raise UsageError(f"operator {id} is placed twice", f"{text!r} and {placement_words(asked[id])}")
+        asked[id] = _placement(place.strip(), text)
+    _verify(graph, axes, asked)
+    return asked
 
 
-def what_if_text(found: WhatIf) -> str:
-    """What changed, one line an operator, and the three predictions."""
-    rows = [("#", "operator", "the plan", "what if", "ms", "ms then", "")]
-    for move in found.moves:
-        places = placement_words(move.before), placement_words(move.after)
-        times = f"{move.before_ms:.3f}", f"{move.after_ms:.3f}"
-        rows.append((str(move.operator), move.name[:40], *places, *times, "asked" if move.asked else "moved"))
-    lines = columns(rows, left=(1, 2, 3, 6)) if found.moves else ["nothing changes: the plan has it there already"]
-    asked = sum(move.asked for move in found.moves)
+def what_if_text(result: WhatIf) -> str:
+    """What moves, and what the network then takes."""
+    rows = [
+        (
+            *(str(move.operator), move.name, placement_words(move.before), placement_words(move.after)),
+            *(milliseconds(move.before_ms), milliseconds(move.after_ms), "asked" if move.asked else "moved"),
+        )
+        for move in result.moves
+    ]
+    headings = ("#", "operator", "the plan", "what if", "ms", "ms then", "")
+    lines = ["nothing changes: the plan has it there already"]
+    if rows:
+        lines = table_lines(headings, rows, left=("operator", "the plan", "what if", ""))
+    asked = sum(move.asked for move in result.moves)
     totals = (
-        ("the plan", found.as_is, ""),
-        ("only what was asked", found.alone, f"{asked} operators moved"),
-        ("the rest planned again", found.replanned, f"{len(found.moves)} operators moved"),
+        ("the plan", result.as_is, ""),
+        ("only what was asked", result.alone, f"{asked} operators moved"),
+        ("the rest planned again", result.replanned, f"{len(result.moves)} operators moved"),
     )
     for what, prediction, moved in totals:
         words = f"{what + ':':<24}predicted {prediction.ms:.3f} ms"
-        words += f" ({prediction.ms - found.as_is.ms:+.3f})" if moved else ""
+        words += f" ({prediction.ms - result.as_is.ms:+.3f})" if moved else ""
         words += f", {prediction.mj:.3f} mJ" if prediction.mj else ""
         lines.append(words + (f", {moved}" if moved else ""))
-    if found.as_is.mj:
+    if result.as_is.mj:
         lines.append("millijoules are by the power table: a model, not a measurement")
     return "\n".join(lines)
 
@@ -163,54 +167,33 @@ def _placement(words: str, text: str) -> Placement:
 
 
 def _verify(graph: OpGraph, axes: Axes, asked: Mapping[int, Placement]) -> None:
-    plan = uniform_plan(graph, "cpu")
-    lines = tuple(msgspec.structs.replace(o, placement=asked.get(o.operator, o.placement)) for o in plan.operators)
+    lines = tuple(PlannedOperator(o.id, o.name, asked.get(o.id, Placement("cpu"))) for o in graph.operators)
     try:
-        verify_plan(msgspec.structs.replace(plan, operators=lines), graph, axes)
+        verify_plan(Plan("", "", lines), graph, axes)
     except UserError as error:
         raise UserError(error.what, error.evidence, "ask for one of the legal placements") from error
 
 
 def _search(
     problem: Problem,
-    prices: Prices,
-    asked: Mapping[int, Placement],
+    options: Mapping[int, Sequence[Candidate]],
     energy: Energy | None,
-    known: Sequence[int] = (),
+    starts: Sequence[Sequence[int]] = (),
 ) -> Plan:
-    """The best plan in which ``asked`` holds, no worse than ``known``, the numbers of such a one's candidates."""
-    options = prices.only(asked)
-    places = [prices.placement(*one) for one in enumerate(known)]
-    again = [_among(options[o.id], place) for o, place in zip(problem.graph.operators, places, strict=bool(known))]
-    network = (problem.graph, options, problem.sharing, problem.axes)
-    if energy is not None:
-        return least_energy(*network, energy, problem.name, problem.device, known=[again] if again else ())
-    return find(*network, problem.name, problem.device, known=[again] if again else ()).plan
+    """The best plan of these candidates, no worse than the choices ``starts``."""
+    network = (problem.graph, options, problem.sharing, problem.axes, problem.name, problem.device)
+    return search(*network, energy=energy, starts=starts).plan
 
 
-def _among(options: Sequence[Candidate], placement: Placement) -> int:
-    return next(index for index, option in enumerate(options) if option.placement == placement)
-
-
-def _prediction(prices: Prices, choice: Sequence[int], energy: Energy | None) -> Prediction:
-    times = prices.times(choice)
-    return Prediction(prices.predicted_ms(choice), energy.of(times) if energy else 0.0)
+def _predict(prices: Prices, choice: Sequence[int], energy: Energy | None) -> Prediction:
+    return Prediction(prices.predicted_ms(choice), energy.measure(prices.times(choice)) if energy else 0.0)
 
 
 def _moves(prices: Prices, now: Sequence[int], then: Sequence[int], asked: Mapping[int, Placement]) -> tuple[Move, ...]:
-    shares = prices.shares(now), prices.shares(then)
-    moves = []
-    for node, operator in enumerate(prices.graph.operators):
-        if now[node] != then[node]:
-            before_ms, after_ms = (
-                float(prices.costs.work[node][choice[node]]) + sum(share[node].values())
-                for choice, share in zip((now, then), shares, strict=True)
-            )
-            before, after = prices.placement(node, now[node]), prices.placement(node, then[node])
-            moves.append(Move(operator.id, operator.name, before, after, before_ms, after_ms, operator.id in asked))
-    return tuple(moves)
-
-
-def _known(ms: float) -> float:
-    """A plan's JSON has no infinity."""
-    return round(ms, 7) if ms < float("inf") else 0.0
+    before, after = prices.placements(now), prices.placements(then)
+    times = zip(prices.operator_ms(now), prices.operator_ms(then), strict=True)
+    return tuple(
+        Move(operator.id, operator.name, before[node], after[node], *ms, operator.id in asked)
+        for node, (operator, ms) in enumerate(zip(prices.problem.graph.operators, times, strict=True))
+        if now[node] != then[node]
+    )

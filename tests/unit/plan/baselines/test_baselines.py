@@ -13,20 +13,20 @@ from tests.examples import examples
 from tests.unit.plan.networks import Network, convolutions
 from tests.unit.plan.test_candidates import ByFlops
 from tests.unit.plan.test_search import legal
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis
 from tvm_codl.plan.baselines.codl import codl
 from tvm_codl.plan.baselines.greedy import greedy_chains
-from tvm_codl.plan.baselines.grid import TENTHS, nearest_cut
-from tvm_codl.plan.baselines.uniform_ratio import COMPARATORS, layer_wise, one_ratio
+from tvm_codl.plan.baselines.grid import STEPS, nearest_cut
+from tvm_codl.plan.baselines.planners import PLANNERS, layer_wise, one_ratio
 from tvm_codl.plan.candidates import Candidate
+from tvm_codl.plan.costs import build_costs
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.search import replayed, tables
 from tvm_codl.plan.verify import verify_plan
 
-FREE = SharingCost(0.0, 0.0, 0.0, 0.0)
+FREE = TransferCost(0.0, 0.0, 0.0, 0.0)
 
 
 class Uneven:
@@ -43,12 +43,12 @@ class Even:
         return np.array([(w.flops + 1) * 1e-6 for w in workloads])
 
 
-def problem(graph: OpGraph, costs: Any = None, sharing: SharingCost = FREE) -> Problem:
+def problem(graph: OpGraph, costs: Any = None, sharing: TransferCost = FREE) -> Problem:
     return Problem(graph, legal(graph), costs or ByFlops(), sharing, "net", "phone")
 
 
-def replay_of(given: Problem, plan: Plan) -> float:
-    """The replay over a table of many options, not of the plan's alone."""
+def simulated_ms(given: Problem, plan: Plan) -> float:
+    """Simulated over a table of many options, not of the plan's alone."""
     graph = given.graph
     options: dict[int, tuple[Candidate, ...]] = {}
     choice = []
@@ -57,8 +57,8 @@ def replay_of(given: Problem, plan: Plan) -> float:
         one = given.split([(node, p)])[0] if p.on == "split" else given.whole(line.operator)[p.on == "gpu"]
         options[line.operator] = (*given.options[line.operator], one)
         choice.append(len(options[line.operator]) - 1)
-    costs = tables(graph, options, given.sharing, given.axes)
-    return replayed(graph, options, given.sharing, costs, choice).total_ms
+    costs = build_costs(graph, options, given.sharing, given.axes)
+    return costs.simulate(choice).total_ms
 
 
 @st.composite
@@ -77,23 +77,23 @@ def graphs(draw: Any) -> OpGraph:
     return network.graph()
 
 
-@pytest.mark.parametrize("name", COMPARATORS)
+@pytest.mark.parametrize("name", PLANNERS)
 @given(graph=graphs(), wait=st.sampled_from([0.0, 0.01, 1.0]))
 @settings(max_examples=examples(30))
-def test_every_comparator_makes_a_legal_plan_whose_prediction_is_its_replay(
+def test_every_planner_makes_a_legal_plan_whose_prediction_is_its_simulated_time(
     name: str, graph: OpGraph, wait: float
 ) -> None:
-    given = problem(graph, Uneven(), SharingCost(wait, wait / 2, 1.0, 1.0))
-    plan = COMPARATORS[name](given)
+    given = problem(graph, Uneven(), TransferCost(wait, wait / 2, 1.0, 1.0))
+    plan = PLANNERS[name](given)
     verify_plan(plan, graph, given.axes)
     assert (plan.model, plan.device) == ("net", "phone")
-    assert plan.predicted_ms == pytest.approx(replay_of(given, plan), abs=1e-6)
+    assert plan.predicted_ms == pytest.approx(simulated_ms(given, plan), abs=1e-6)
 
 
 def test_layer_wise_takes_the_faster_processor_whatever_it_costs_to_share() -> None:
     network = Network(1, 16, 16, 16)
     network.conv(network.conv(network.conv(0, 32), 16), 32)
-    plan = layer_wise(problem(network.graph(), Uneven(), SharingCost(100.0, 100.0)))
+    plan = layer_wise(problem(network.graph(), Uneven(), TransferCost(100.0, 100.0)))
     assert [line.placement.on for line in plan.operators] == ["cpu", "gpu", "cpu"]
     assert plan.predicted_ms > 200
 
@@ -112,7 +112,7 @@ def test_one_ratio_cuts_the_channels_of_all_alike_at_the_best_of_the_tenths() ->
 
 
 def test_greedy_chains_cut_alike_what_costs_to_hand_over() -> None:
-    given = problem(convolutions(4, size=40), sharing=SharingCost(0.001, 0.001, 0.0, 50.0))
+    given = problem(convolutions(4, size=40), sharing=TransferCost(0.001, 0.001, 0.0, 50.0))
     plan = greedy_chains(given)
     assert {line.placement.axis for line in plan.operators} == {"height"}
     assert len({line.placement.at for line in plan.operators}) == 1
@@ -124,7 +124,7 @@ def test_greedy_chains_make_the_rows_at_a_cut_twice_where_handing_them_over_is_d
     network, tensor = Network(1, 160, 4, 1), 0
     for channels in (32, 32, 32, 32, 1):
         tensor = network.conv(tensor, channels)
-    given = problem(network.graph(), Even(), SharingCost(0.01, 0.01, 400.0, 0.0))
+    given = problem(network.graph(), Even(), TransferCost(0.01, 0.01, 400.0, 0.0))
     plan = greedy_chains(given)
     verify_plan(plan, given.graph, given.axes)
     # Each 3x3 window behind an operator in its chain reads one row more beyond the cut.
@@ -132,7 +132,7 @@ def test_greedy_chains_make_the_rows_at_a_cut_twice_where_handing_them_over_is_d
         Placement("split", "height", 80, (windows, windows)) for windows in (3, 2, 1, 0, 0)
     ]
     assert [line.chain for line in plan.operators] == [0, 0, 0, 0, -1]
-    assert plan.predicted_ms == pytest.approx(replay_of(given, plan), abs=1e-6)
+    assert plan.predicted_ms == pytest.approx(simulated_ms(given, plan), abs=1e-6)
     cheap = greedy_chains(problem(network.graph(), Even()))
     assert all(line.placement.over == (0, 0) for line in cheap.operators)
 
@@ -140,7 +140,7 @@ def test_greedy_chains_make_the_rows_at_a_cut_twice_where_handing_them_over_is_d
 def test_greedy_chains_without_anything_to_share_give_each_operator_its_own_best_tenth() -> None:
     given = problem(convolutions(3, size=40))
     ours = greedy_chains(given)
-    cuts = [("height", 4 * tenth) for tenth in TENTHS] + [("channels", 4 * vectors) for vectors in range(1, 8)]
+    cuts = [("height", 4 * tenth) for tenth in STEPS] + [("channels", 4 * vectors) for vectors in range(1, 8)]
     best = [
         min(
             [*given.whole(line.operator), *given.split([(node, Placement("split", *cut)) for cut in cuts])],
@@ -156,7 +156,7 @@ def test_codl_makes_chains_in_rows_only_and_each_processor_makes_what_it_reads_t
     for channels in (32, 32, 32, 32, 1):
         tensor = network.conv(tensor, channels)
     # What crosses is charged once for a chain, and for every operator by itself.
-    given = problem(network.graph(), Even(), SharingCost(0.01, 0.01, 20.0, 0.0))
+    given = problem(network.graph(), Even(), TransferCost(0.01, 0.01, 20.0, 0.0))
     plan = codl(given)
     verify_plan(plan, given.graph, given.axes)
     assert [line.placement for line in plan.operators] == [
@@ -174,7 +174,7 @@ def test_codl_charges_every_operator_as_if_its_tensors_came_from_the_gpu() -> No
     network, tensor = Network(1, 2, 2, 4), 0
     for _ in range(3):
         tensor = network.opaque(tensor)
-    given = problem(network.graph(), CpuFirst(), SharingCost(1.0, 1.0, 0.0, 0.0))
+    given = problem(network.graph(), CpuFirst(), TransferCost(1.0, 1.0, 0.0, 0.0))
     assert {line.placement.on for line in greedy_chains(given).operators} == {"cpu"}
     assert [line.placement.on for line in codl(given).operators][1:] == ["gpu", "gpu"]
 
@@ -184,7 +184,7 @@ def test_an_operator_that_one_processor_cannot_run_is_on_the_other() -> None:
         def predict(self, workloads: Any, processor: str) -> NDArray[np.float64]:
             return super().predict(workloads, processor) + (np.inf if processor == "gpu" else 0.0)
 
-    for planner in COMPARATORS.values():
+    for planner in PLANNERS.values():
         plan = planner(problem(convolutions(3), NoGpu()))
         assert {line.placement for line in plan.operators} == {Placement("cpu")}
         assert 0 < plan.predicted_ms < np.inf
@@ -193,7 +193,7 @@ def test_an_operator_that_one_processor_cannot_run_is_on_the_other() -> None:
 @given(st.sampled_from(["height", "channels", "columns"]), st.integers(1, 300), st.integers(1, 9))
 def test_cuts_are_legal_and_as_near_as_their_unit_allows(name: str, extent: int, granule: int) -> None:
     axis = Axis(name, 1, extent, granule)
-    for tenth in TENTHS:
+    for tenth in STEPS:
         at = nearest_cut(axis, tenth / 10)
         assert 0 <= at <= extent
         assert at in (0, extent) or at % granule == 0

@@ -8,15 +8,14 @@ from msgspec.structs import replace
 
 from tests.unit.plan.explain.test_what_if import planned, problem
 from tests.unit.plan.networks import convolutions
-from tvm_codl.plan.explain.difference import Difference, difference, difference_text
+from tvm_codl.plan.explain.difference import Difference, compare, difference_text
 from tvm_codl.plan.explain.prices import Prices
-from tvm_codl.plan.plan import Placement
-from tvm_codl.plan.reasons import uniform_plan
+from tvm_codl.plan.plan import Placement, uniform_plan
 
 
 def test_a_plan_does_not_differ_from_itself() -> None:
     plan = planned(problem(convolutions(3)))
-    found = difference(plan, plan)
+    found = compare(plan, plan)
     assert (found.lines, found.same) == ((), 3)
     assert difference_text(found, ("a.json", "b.json")).startswith("0 operators differ, 3 are the same")
 
@@ -25,7 +24,7 @@ def test_what_differs_comes_with_the_times_that_the_plans_state() -> None:
     plan = planned(problem(convolutions(3)))
     edited = replace(plan.operators[1], placement=Placement("gpu"), planned_ms=9.0, share_ms=0.5)
     other = replace(plan, operators=(plan.operators[0], edited, plan.operators[2]), measured_ms=12.0)
-    found = difference(plan, other)
+    found = compare(plan, other)
     (line,) = found.lines
     assert (line.operator, line.a, line.b) == (1, plan.operators[1].placement, Placement("gpu"))
     assert line.a_ms == pytest.approx(plan.operators[1].planned_ms + plan.operators[1].share_ms)
@@ -38,20 +37,20 @@ def test_what_differs_comes_with_the_times_that_the_plans_state() -> None:
 def test_operators_of_one_plan_alone_are_absent_in_the_other() -> None:
     long, short = uniform_plan(convolutions(3), "cpu"), uniform_plan(convolutions(2), "cpu")
     for a, b in ((long, short), (short, long)):
-        (line,) = difference(a, b).lines
+        (line,) = compare(a, b).lines
         assert {line.a is None, line.b is None} == {True, False}
         assert (line.a_ms, line.b_ms) == (None, None), "a plan by hand states no times"
-        assert "absent" in difference_text(difference(a, b), ("a", "b"))
+        assert "absent" in difference_text(compare(a, b), ("a", "b"))
     renamed = replace(short, operators=tuple(replace(o, name=o.name + "'") for o in short.operators))
-    assert len(difference(short, renamed).lines) == 4
+    assert len(compare(short, renamed).lines) == 4
 
 
 def test_with_costs_both_are_predicted_by_the_same() -> None:
     of = problem(convolutions(3, size=40))
     plan, gpu = planned(of), uniform_plan(of.graph, "gpu")
-    found = difference(plan, gpu, Prices.of(of, [plan, gpu]))
+    found = compare(plan, gpu, Prices.of(of, [plan, gpu]))
     assert found.a.priced_ms == pytest.approx(plan.predicted_ms, abs=1e-6)
-    longer = difference(plan, gpu, Prices.of(dataclasses.replace(of, correction=1.5), [plan, gpu]))
+    longer = compare(plan, gpu, Prices.of(dataclasses.replace(of, correction=1.5), [plan, gpu]))
     assert longer.a.priced_ms == pytest.approx(1.5 * plan.predicted_ms, abs=1e-6)
     assert longer.b.priced_ms == found.b.priced_ms, "of the GPU alone its runs say more"
     assert found.b.priced_ms is not None and found.b.priced_ms > plan.predicted_ms

@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 from tests.unit.plan.networks import Network
 from tests.unit.plan.test_candidates import ByFlops
 from tests.unit.plan.test_search import legal
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.plan.explain.explanation import WIDTH, Explanation, explanation, explanation_text, stated
+from tvm_codl.plan.explain.explanation import Explanation, explain, explanation_text, restate
 from tvm_codl.plan.explain.prices import Prices
-from tvm_codl.plan.plan import Plan
+from tvm_codl.plan.explain.text import WIDTH
+from tvm_codl.plan.plan import Plan, uniform_plan
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.reasons import uniform_plan
 from tvm_codl.plan.search import search
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
 
-FREE = SharingCost(0.0, 0.0, 0.0, 0.0)
-SHARED = SharingCost(0.002, 0.002, far_gpu_ms_per_mb=0.1)
+FREE = TransferCost(0.0, 0.0, 0.0, 0.0)
+SHARED = TransferCost(0.002, 0.002, far_gpu_ms_per_mb=0.1)
 
 
 class Learned(ByFlops):
@@ -49,16 +49,16 @@ def long_network(count: int = 100) -> OpGraph:
     return network.graph()
 
 
-def explained(graph: OpGraph, sharing: SharingCost, plan: Plan | None = None) -> tuple[Explanation, Prices, Plan]:
+def explained(graph: OpGraph, sharing: TransferCost, plan: Plan | None = None) -> tuple[Explanation, Prices, Plan]:
     problem = Problem(graph, legal(graph), Learned(), sharing, "net", "phone")
-    found = plan or search(graph, problem.options, sharing, problem.axes, "net", "phone")
+    found = plan or search(graph, problem.options, sharing, problem.axes, "net", "phone").plan
     prices = Prices.of(problem, [found])
-    return explanation(found, prices, Learned()), prices, found
+    return explain(found, prices, Learned()), prices, found
 
 
 def test_the_second_choice_is_what_the_plans_time_becomes_with_it() -> None:
     graph = long_network(12)
-    found, prices, plan = explained(graph, SharingCost(0.002, 0.002))
+    found, prices, plan = explained(graph, TransferCost(0.002, 0.002))
     choice = prices.choice(plan)
     total = prices.times(choice).total_ms
     assert found.predicted_ms == pytest.approx(plan.predicted_ms, abs=1e-6)
@@ -106,10 +106,10 @@ def test_a_hundred_operators_fit_into_the_width_and_into_json() -> None:
     found, _, plan = explained(long_network(), SHARED)
     text = explanation_text(found)
     assert max(map(len, text.splitlines())) <= WIDTH
-    for line in plan.operators:
-        assert f"{line.operator:>4} " in text
+    numbers = [line.split()[0] for line in text.splitlines() if line and not line.startswith(" " * 5)]
+    assert [str(line.operator) for line in plan.operators] == [number for number in numbers if number.isdigit()]
     assert text.count("opaque") >= 10 and "in a chain with" in text and "otherwise" in text
-    assert "sharing with the network's ends" in text
+    assert "transfers with the network's ends" in text
     assert msgspec.json.decode(msgspec.json.encode(found), type=Explanation) == found
     assert explanation_text(found) == explanation_text(explained(long_network(), SHARED)[0])
 
@@ -137,10 +137,10 @@ def test_the_correction_of_a_device_and_what_was_measured_are_told() -> None:
 
 def test_without_costs_a_plan_says_what_it_states() -> None:
     graph = long_network(5)
-    _, _, plan = explained(graph, SharingCost(0.002, 0.002))
-    found = stated(plan)
+    _, _, plan = explained(graph, TransferCost(0.002, 0.002))
+    found = restate(plan)
     text = explanation_text(found)
     assert found.predicted_ms is None and found.stated_ms == plan.predicted_ms
     assert all(o.second is None and o.deviation is None for o in found.operators)
     assert all(o.reason in text.replace("\n       ", " ") for o in found.operators)
-    assert explanation_text(stated(uniform_plan(graph, "cpu"))).count("cpu only") == 5
+    assert explanation_text(restate(uniform_plan(graph, "cpu"))).count("cpu only") == 5

@@ -16,7 +16,7 @@ from tests.examples import examples
 from tests.unit.plan.networks import Network, convolutions
 from tests.unit.plan.test_candidates import ByFlops
 from tests.unit.plan.test_search import legal
-from tvm_codl.cost.sharing import SharingCost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.device.power import Power
 from tvm_codl.errors import UsageError, UserError
 from tvm_codl.graph.opgraph import OpGraph
@@ -25,23 +25,22 @@ from tvm_codl.plan.eliminate import minimise
 from tvm_codl.plan.energy import Energy
 from tvm_codl.plan.explain.prices import Prices
 from tvm_codl.plan.explain.what_if import parse_asked, what_if, what_if_text
-from tvm_codl.plan.plan import Placement, Plan
+from tvm_codl.plan.plan import Placement, Plan, uniform_plan
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.reasons import uniform_plan
-from tvm_codl.plan.search import find, search
+from tvm_codl.plan.search import search
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.records.settings import Settings
 from tvm_codl.records.workload import Workload
 
-SHARING = SharingCost(0.01, 0.02, 0.0, 0.3)
+SHARING = TransferCost(0.01, 0.02, 0.0, 0.3)
 
 
-def problem(graph: OpGraph, sharing: SharingCost = SHARING, costs: Any = None) -> Problem:
+def problem(graph: OpGraph, sharing: TransferCost = SHARING, costs: Any = None) -> Problem:
     return Problem(graph, legal(graph), costs or ByFlops(), sharing, "net", "phone")
 
 
 def planned(of: Problem) -> Plan:
-    return search(of.graph, of.options, of.sharing, of.axes, of.name, of.device)
+    return search(of.graph, of.options, of.sharing, of.axes, of.name, of.device).plan
 
 
 @st.composite
@@ -64,7 +63,7 @@ def asked(draw: Any) -> tuple[Problem, dict[int, Placement]]:
             places += [Placement("split", axis.name, at) for at in legal_cuts(axis)]
         if draw(st.booleans()):
             found[operator.id] = draw(st.sampled_from(places))
-    return problem(graph, SharingCost(draw(st.sampled_from([0.0, 0.01, 1.0])), 0.02)), found
+    return problem(graph, TransferCost(draw(st.sampled_from([0.0, 0.01, 1.0])), 0.02)), found
 
 
 @given(asked())
@@ -82,7 +81,7 @@ def test_what_is_asked_for_is_there_and_the_rest_is_the_best_around_it(
     now, then = prices.choice(plan), prices.choice(found.plan)
     forced = [prices.index(n, wanted.get(o.id, placed_now)) for n, (o, placed_now) in enumerate(_places(of, plan))]
 
-    # It replays no longer than the exact minimum of the sums in which what was asked for is fixed.
+    # It plans no longer than the exact minimum of the sums in which what was asked for is fixed.
     least = minimise(
         [
             table if o.id not in wanted else np.where(np.arange(len(table)) == forced[n], table, np.inf)
@@ -113,7 +112,7 @@ def test_an_operator_off_its_chains_cut_costs_and_keeps_what_is_known_of_it() ->
     tensor = 0
     for _ in range(4):
         tensor = network.conv(tensor, 32, 1)
-    of = problem(network.graph(), SharingCost(0.5, 0.5, relayout_ms_per_mb=5.0))
+    of = problem(network.graph(), TransferCost(0.5, 0.5, relayout_ms_per_mb=5.0))
     found = what_if(of, {1: Placement("split", "height", 28)})
     assert {(o.placement.axis, o.placement.at) for o in planned(of).operators} == {("height", 30)}
     assert found.as_is.ms < found.replanned.ms <= found.alone.ms
@@ -165,11 +164,11 @@ def test_the_candidates_stay_what_the_search_wants() -> None:
     of = problem(convolutions(2))
     plan = planned(of)
     fixed = {0: Placement("gpu"), 1: plan.operators[1].placement}
-    kept = Prices.of(of, [plan]).only(fixed)
+    kept = Prices.of(of, [plan]).restrict(fixed)
     for id, placement in fixed.items():
         assert [o.placement.on for o in kept[id][:2]] == ["cpu", "gpu"]
         assert [o.placement for o in kept[id] if np.isfinite(o.ms)] == [placement]
-    assert find(of.graph, kept, of.sharing, of.axes).plan.operators[0].placement == Placement("gpu")
+    assert search(of.graph, kept, of.sharing, of.axes).plan.operators[0].placement == Placement("gpu")
     odd = Placement("split", "height", 7)
     for more in (odd, replace(odd, at=8, over=(1, 2))):
         (priced,) = (c for c in Prices.of(of, more={1: more}).choices[1] if c.placement == more)

@@ -7,23 +7,15 @@ namespace tvm_codl {
 
 Choice::Times Choice::Window::Median(size_t n) const {
   n = std::min({n, count, kWindow});
-  Times median;
-  if (n == 0) return median;
-  std::array<double, kWindow> ms{}, cpu{}, delay{};
-  for (size_t i = 0; i < n; ++i) {
-    const Times& one = runs[(count - 1 - i) % kWindow];
-    ms[i] = one.ms;
-    cpu[i] = one.cpu_ms;
-    delay[i] = one.delay_ms;
-  }
-  const auto middle = static_cast<std::ptrdiff_t>(n / 2), end = static_cast<std::ptrdiff_t>(n);
-  std::nth_element(ms.begin(), ms.begin() + middle, ms.begin() + end);
-  std::nth_element(cpu.begin(), cpu.begin() + middle, cpu.begin() + end);
-  std::nth_element(delay.begin(), delay.begin() + middle, delay.begin() + end);
-  median.ms = ms[n / 2];
-  median.cpu_ms = cpu[n / 2];
-  median.delay_ms = delay[n / 2];
-  return median;
+  if (n == 0) return {};
+  const auto median = [&](double Times::* time) {
+    std::array<double, kWindow> values{};
+    for (size_t i = 0; i < n; ++i) values[i] = runs[(count - 1 - i) % kWindow].*time;
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(n / 2);
+    std::nth_element(values.begin(), middle, values.begin() + static_cast<std::ptrdiff_t>(n));
+    return *middle;
+  };
+  return {median(&Times::ms), median(&Times::cpu_ms), median(&Times::delay_ms)};
 }
 
 bool Choice::Window::Robbed(size_t n) const {
@@ -63,7 +55,7 @@ void Choice::Note(double ms, double cpu_ms, double delay_ms) {
   robbed_since_ = robbed_since_ || run.robbed();
   free_runs_ = run.free() ? free_runs_ + 1 : 0;
   const bool due = since_trial_ >= distance_ || trials_ == 0;
-  // What noise has tried in vain says nothing against a cause that is seen.
+  // Trials that noise caused in vain do not count against a known cause.
   if (kept_ == 0 && calm_.ms > 0.0 && (due || !known_) && window_.Robbed(kSure)) {
     const Times robbed = window_.Median(kSure);
     if (robbed.ms > calm_.ms * kDepart) return StartTrials(false, true, robbed);
@@ -76,9 +68,9 @@ void Choice::Note(double ms, double cpu_ms, double delay_ms) {
     if (calm_.ms == 0.0 || recent.ms < calm_.ms) calm_ = recent;
     if (since_kept_ == kSettled && !Departed()) distance_ = kNear;
   }
-  // A level never rises but by trials that found nothing better.
+  // The level only rises after trials that found nothing better.
   if (level_.ms == 0.0) level_ = kept_ == 0 && calm_.ms > 0.0 ? calm_ : recent;
-  // What was in vain once may have been bad luck: while it is slow, it is worth another look now and then.
+  // A trial in vain may have been bad luck: while it is slow, try again now and then.
   const bool slow = kept_ != 0 || recent.ms > calm_.ms * kSlow;
   const bool again = slow && since_trial_ >= (for_busy && window_.Robbed(kSure) ? kFar : distance_);
   if (kept_ == 0 && recent.ms < level_.ms) level_ = recent;
@@ -89,7 +81,7 @@ void Choice::Note(double ms, double cpu_ms, double delay_ms) {
   }
 }
 
-// Slower than it was; or, away from the first choice, one processor's side lighter again.
+// Slower than before; or, away from the first choice, one processor's load is lighter again.
 bool Choice::Departed() const {
   const Times recent = window_.Median(kWindow);
   // Beside another process times vary more.
@@ -99,7 +91,7 @@ bool Choice::Departed() const {
                                                                 : recent.wait_ms() * kDepart < level_.wait_ms();
 }
 
-// `now`: the kept plan's runs that are doubted; `known`: the thread's waits for a core have said why.
+// `now`: the doubted runs of the kept plan; `known`: the thread's waits for a core are the cause.
 void Choice::StartTrials(bool only_first, bool known, const Times& now) {
   std::fill(tried_.begin(), tried_.end(), Times{});
   tried_[static_cast<size_t>(kept_)] = now;
@@ -108,13 +100,13 @@ void Choice::StartTrials(bool only_first, bool known, const Times& now) {
   second_round_ = again_ = false;
   only_first_ = only_first;
   known_ = known;
-  // Away from plan 0 nothing but queueing up says anew whose side it is; what was seen before stands.
+  // Away from plan 0 only waits for a core tell which processor is slower; otherwise the earlier finding stands.
   if (now.robbed()) {
     cpu_slower_ = true;
   } else if (kept_ == 0) {
     cpu_slower_ = now.cpu_ms - calm_.cpu_ms > 0.5 * (now.ms - calm_.ms);
   }
-  // Where this trial is for its end, the next one needs new cause; any other may hide its end.
+  // After a trial for the end of the waits, the next one needs a new cause; any other trial may hide that end.
   if (known) robbed_since_ = false;
   QueueTrials(true);
   NextTrial();
@@ -135,7 +127,7 @@ void Choice::NextTrial() {
     if (Best() == kept_ && !known_) QueueTrials(false);
   }
   if (next_ == queued_ && !again_ && !known_ && Best() != kept_) {
-    // What made the kept plan slow may have been a moment's noise: it has the last word.
+    // The kept plan may have been slow by momentary noise: try it once more.
     again_ = true;
     queued_ = next_ = 0;
     queue_[queued_++] = kept_;
@@ -182,7 +174,7 @@ void Choice::Decide() {
   noted.reason = best == 0 ? Reason::kFirstAgain : cpu_slower_ ? Reason::kCpuSlower : Reason::kGpuSlower;
   noted.from_ms = now.ms;
   noted.to_ms = tried_[static_cast<size_t>(best)].ms;
-  // A return that did not last is one more trial in vain.
+  // A short return is one more trial in vain.
   if (kept_ == 0 && switches_ > 1 && since_kept_ < kSettled) Widen();
   Keep(best);
 }

@@ -1,24 +1,24 @@
-// Which of a library's plans runs next, by the times of the runs so far.
+// Chooses which of a library's plans runs next, by the times of the runs so far.
 //
 // Plan 0 is the first choice.  Its calm time is the smallest median of kWindow of its runs in a row.  The rule:
-//   - The plan that runs is doubted when its median over the last kWindow runs is kDepart times what it was when it was
-//     chosen; away from plan 0 also when the side for which it was chosen has become as much lighter.  That the thread
-//     had to queue up for a core (kRobbed of a run) says more than times, which then vary more (kSlow instead of
-//     kDepart): plan 0 is doubted after kSure such runs, and a plan for a busy CPU after kGone runs in a row in which
-//     it had not (kFree).
-//   - Doubt tries the other plans: kTrial runs each, of which the first, which finds cold caches, does not count; the
-//     others' median does.  Those made for what was seen come first (the thread had to queue up, or most of what the
-//     run takes longer is the CPU's own work: a busy CPU; else a slow GPU) with plan 0, and if none of these gains, the
-//     rest.  The best is kept if it takes less than kGain of what the doubted plan takes, which is tried once more for
-//     that.  Where queueing up, or its end, has said why, there is neither the rest nor once more,
-//     and what gains at all is kept.
-//   - Away from plan 0, it is tried again after `distance` runs (kFar, while the thread has to queue up), and taken if
-//     it gains or takes at most kCalm of its calm time.  Every trial without a change, and every stay with plan 0 of
-//     less than kSettled runs, doubles the distance, from kNear to kFar; kSettled runs of plan 0 without doubt make it
-//     kNear again.  Plan 0 is doubted again after `distance` runs at the soonest, and then while it takes kSlow times
-//     its calm time.
-// So noise moves nothing unless it makes most of a window slow and another plan faster twice, and a trial in vain costs
-// a dozen runs in kFar.  Nothing is allocated once a Choice is made.
+//   - Doubt.  The plan that runs is doubted when its median over the last kWindow runs is kDepart times what it was
+//   when
+//     the plan was chosen; away from plan 0 also when the load for which it was chosen is as much lighter.  Waits for a
+//     core (kRobbed of a run) tell more than times, which then vary more (kSlow instead of kDepart): plan 0 is doubted
+//     after kSure such runs, a plan for a busy CPU after kGone runs in a row without (kFree).
+//   - Trials.  Each other plan runs kTrial times; the first run, with cold caches, is dropped, and the median of the
+//   rest
+//     counts.  First come plan 0 and the plans made for the observed state: a busy CPU if the thread waited for a core
+//     or if most of the extra time is the CPU's own work, else a slow GPU.  If none of these gains, the rest follow.
+//     The best is kept if it takes less than kGain of the doubted plan, which is tried once more for that.  If waits
+//     for a core, or their end, are the cause, the rest and the repetition are skipped, and any gain is enough.
+//   - Return.  Away from plan 0, it is tried again after `distance` runs (kFar while the thread waits for cores), and
+//     taken if it gains or takes at most kCalm of its calm time.  Each trial without a change, and each stay with plan
+//     0 of less than kSettled runs, doubles the distance, from kNear to kFar; kSettled runs of plan 0 without doubt
+//     reset it.  Plan 0 is doubted again after `distance` runs at the earliest, and then while it takes kSlow times its
+//     calm time.
+// So noise changes nothing unless it slows most of a window and makes another plan faster twice, and a trial in vain
+// costs a dozen runs in kFar.  A Choice allocates nothing after its construction.
 #ifndef TVM_CODL_COEXEC_ADAPT_H_
 #define TVM_CODL_COEXEC_ADAPT_H_
 
@@ -32,7 +32,7 @@ namespace tvm_codl {
 // What a plan was made for.
 enum class State : uint8_t { kCalm, kCpuBusy, kGpuThrottled };
 
-// Why another plan was taken: the CPU's side slower, the GPU's side slower, or the first choice at its old time again.
+// Why the plan changed: the CPU slower, the GPU slower, or the first choice as fast as before.
 enum class Reason : uint8_t { kCpuSlower, kGpuSlower, kFirstAgain };
 
 struct Switch {
@@ -66,8 +66,8 @@ class Choice {
 
   // The plan of the next run.
   int plan() const { return running_; }
-  // A run of plan() took `ms`, of which the CPU worked `cpu_ms` and waited for the GPU the rest.  For `delay_ms` of it
-  // its thread could have run and had no core; 0 where that is not known.
+  // A run of plan() took `ms`: the CPU worked for `cpu_ms` and waited for the GPU the rest of the time.  For `delay_ms`
+  // its thread waited for a core; 0 if unknown.
   void Note(double ms, double cpu_ms, double delay_ms = 0.0);
 
   int64_t runs() const { return runs_; }
@@ -92,9 +92,9 @@ class Choice {
     std::array<Times, kWindow> runs{};
     size_t count = 0;
     void Add(const Times& times) { runs[count++ % kWindow] = times; }
-    // Medians of the last `n` that are there.
+    // Medians of the last `n`, or of fewer if there are fewer.
     Times Median(size_t n) const;
-    // The last `n` are there and in each the thread had to queue up.
+    // There are `n`, and in each of the last `n` the thread waited for a core.
     bool Robbed(size_t n) const;
   };
 
@@ -112,17 +112,17 @@ class Choice {
   std::vector<Times> tried_;  // of each plan in this round of trials; 0: not tried
   std::vector<int> queue_;    // plans still to be tried
   size_t queued_ = 0, next_ = 0;
-  int kept_ = 0;     // the plan that is not just tried
+  int kept_ = 0;     // the plan in use outside trials
   int running_ = 0;  // kept_, or the one that is tried
   bool trying_ = false, second_round_ = false, again_ = false, only_first_ = false, cpu_slower_ = false;
-  bool known_ = false;         // what changed is, so the doubted plan is not tried once more
+  bool known_ = false;         // the cause is, so the doubted plan is not tried again
   bool robbed_since_ = false;  // a run since the last trial was
   size_t trial_runs_ = 0;
   Window window_;
   Window trial_;           // the counted runs of the plan that is tried
   Times calm_;             // plan 0
-  Times level_;            // of the kept plan, as it was when its window first was full; 0: not full yet
-  int64_t free_runs_ = 0;  // in a row in which the thread had not to queue up
+  Times level_;            // of the kept plan when its window first was full; 0: not full yet
+  int64_t free_runs_ = 0;  // in a row without waits for a core
   int64_t runs_ = 0, since_kept_ = 0, since_trial_ = 0, distance_ = kNear;
   int64_t switches_ = 0, trials_ = 0;
   std::array<Switch, kRemembered> remembered_{};

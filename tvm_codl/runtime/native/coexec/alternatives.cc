@@ -1,6 +1,7 @@
 #include "alternatives.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <iomanip>
 #include <sstream>
 #include <stdexcept>
@@ -31,6 +32,47 @@ const char* ReasonName(Reason reason) {
   return "";
 }
 
+// Samples in milliseconds, as a JSON list with 9 digits.  The text's length hardly varies, nor what it allocates.
+std::string SamplesJson(const std::vector<double>& samples) {
+  std::ostringstream out;
+  out << '[' << std::setprecision(9);
+  for (size_t i = 0; i < samples.size(); ++i) out << (i != 0 ? "," : "") << samples[i];
+  out << ']';
+  return out.str();
+}
+
+picojson::value EventJson(const std::string& name, const char* processor, const char* kind, const std::string& region,
+                          double start_us, double end_us) {
+  return Json(JsonObject{{"name", Json(name)},
+                         {"processor", Json(processor)},
+                         {"kind", Json(kind)},
+                         {"region", Json(region)},
+                         {"start_us", Json(start_us)},
+                         {"end_us", Json(end_us)}});
+}
+
+// Times in microseconds since the first event's start.
+JsonArray Events(const Program& program, const std::vector<Span>& spans) {
+  // Readers know feeding and signalling as kinds of sharing; the name tells them apart.
+  static constexpr const char* kNames[] = {"kernel", "wait", "share", "feed", "signal"};
+  static constexpr const char* kKinds[] = {"kernel", "wait", "share", "share", "share"};
+  int64_t origin = INT64_MAX;
+  for (const Span& span : spans) origin = std::min(origin, span.start);
+  JsonArray events;
+  for (const Span& span : spans) {
+    const auto& steps = span.gpu ? program.gpu : program.cpu;
+    const auto step = static_cast<size_t>(span.step);
+    const auto kind = static_cast<size_t>(span.kind);
+    std::string name = step < steps.size() ? steps[step].function : "";
+    if (name.empty()) name = kNames[kind];
+    const std::string region = span.region >= 0 ? program.regions[static_cast<size_t>(span.region)].name : "";
+    events.push_back(EventJson(name, span.gpu ? "gpu" : "cpu", kKinds[kind], region,
+                               static_cast<double>(span.start - origin) / 1e3,
+                               static_cast<double>(span.end - origin) / 1e3));
+  }
+  return events;
+}
+
 }  // namespace
 
 Alternatives::Alternatives(const std::vector<PlannedProgram>& plans, const std::shared_ptr<WeightStore>& weights,
@@ -43,26 +85,21 @@ Alternatives::Alternatives(const std::vector<PlannedProgram>& plans, const std::
     names_.push_back(plan.name);
   }
   SpinUs(executors_.front()->spin_us);
-  KeepTime({});
+  MakeMetronome({});
 }
 
-// A metronome on the CPU's cores, which are this thread's where none were chosen.
-void Alternatives::KeepTime(const std::vector<int>& chosen) {
+void Alternatives::MakeMetronome(const std::vector<int>& cores) {
   if (std::find(states_.begin(), states_.end(), State::kCpuBusy) == states_.end()) return;
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
   ReturnToCpu();
-  if (chosen.empty()) sched_getaffinity(0, sizeof(cores), &cores);
-  for (int core : chosen) CPU_SET(static_cast<size_t>(core), &cores);
   metronome_.reset();
-  metronome_ = std::make_unique<Metronome>(cores);
+  metronome_ = std::make_unique<Metronome>(ToCores(cores.empty() ? AllowedCores() : ToCpuSet(cores)));
 }
 
 void Alternatives::SpinUs(int us) {
   std::lock_guard<std::mutex> lock(running_);
   for (size_t i = 0; i < executors_.size(); ++i) {
-    // Where another process wants the CPU, a thread that spins uses up its share, and one that sleeps is served first
-    // when it wakes.
+    // Beside another process, a thread that spins uses up its share of the CPU; one that sleeps is served first when it
+    // wakes.
     executors_[i]->spin_us = states_[i] == State::kCpuBusy ? 0 : us;
     executors_[i]->roams = states_[i] == State::kCpuBusy;
   }
@@ -72,7 +109,7 @@ Metronome* Alternatives::metronome() const {
   return states_[static_cast<size_t>(ran_)] == State::kCpuBusy ? metronome_.get() : nullptr;
 }
 
-// The executor of the next run, which has the inputs that the last one had.
+// The executor of the next run, with the inputs of the last one.
 Executor& Alternatives::Next() {
   const int plan = fixed_ == kAdapt ? choice_.plan() : fixed_;
   Executor& next = *executors_[static_cast<size_t>(plan)];
@@ -83,7 +120,7 @@ Executor& Alternatives::Next() {
 
 void Alternatives::RunOnce() {
   Executor& next = Next();
-  const Metronome::Scope beats(metronome());
+  const Metronome::Scope ticking(metronome());
   const int64_t start = HostNow(), delayed = RunDelay();
   next.Run();
   const double ms = static_cast<double>(HostNow() - start) / 1e6;
@@ -92,9 +129,9 @@ void Alternatives::RunOnce() {
   choice_.Note(ms, ms - static_cast<double>(next.waited_ns()) / 1e6, delay_ms);
 }
 
-void Alternatives::SetInput(int index, const DLTensor& data) {
+void Alternatives::SetInput(int index, DLTensor* data) {
   std::lock_guard<std::mutex> lock(running_);
-  executors_[static_cast<size_t>(ran_)]->SetInput(index, data);
+  executors_[static_cast<size_t>(ran_)]->SetInput(index, *data);
 }
 
 void Alternatives::GetOutput(int index, DLTensor* data) {
@@ -107,7 +144,7 @@ void Alternatives::Run() {
   RunOnce();
 }
 
-std::vector<double> Alternatives::Benchmark(int number, int repeat) {
+std::string Alternatives::Benchmark(int number, int repeat) {
   std::lock_guard<std::mutex> lock(running_);
   std::vector<double> samples;
   for (int r = 0; r < repeat; ++r) {
@@ -115,77 +152,99 @@ std::vector<double> Alternatives::Benchmark(int number, int repeat) {
     for (int i = 0; i < number; ++i) RunOnce();
     samples.push_back(static_cast<double>(HostNow() - start) / number / 1e6);
   }
-  return samples;
+  return SamplesJson(samples);
 }
 
 std::string Alternatives::Timeline() {
   std::lock_guard<std::mutex> lock(running_);
   Executor& next = Next();
-  const Metronome::Scope beats(metronome());
-  std::string events = Json(next.program(), next.Timeline());
+  const Metronome::Scope ticking(metronome());
+  JsonArray events = Events(next.program(), next.Timeline());
   const int64_t last = choice_.switches();
-  for (int64_t i = std::max(told_, last - static_cast<int64_t>(Choice::kRemembered)); i < last; ++i) {
-    const Switch& one = choice_.LastSwitch(last - 1 - i);
-    std::ostringstream event;
-    event << std::fixed << std::setprecision(2) << "{\"name\":\""
-          << Escape(names_[static_cast<size_t>(one.from)] + " -> " + names_[static_cast<size_t>(one.to)]) << ": "
-          << ReasonName(one.reason) << " (" << one.from_ms << " -> " << one.to_ms << " ms, " << choice_.runs() - one.run
-          << " runs ago)\",\"processor\":\"cpu\",\"kind\":\"switch\",\"region\":\"\","
-          << "\"start_us\":0.0,\"end_us\":0.0}";
-    // Before the closing bracket of the run's events.
-    events.insert(events.size() - 1, (events.size() > 2 ? "," : "") + event.str());
+  for (int64_t i = std::max(shown_switches_, last - static_cast<int64_t>(Choice::kRemembered)); i < last; ++i) {
+    const Switch& change = choice_.LastSwitch(last - 1 - i);
+    char times[96];
+    std::snprintf(times, sizeof(times), " (%.2f -> %.2f ms, %lld runs ago)", change.from_ms, change.to_ms,
+                  static_cast<long long>(choice_.runs() - change.run));
+    const std::string name = names_[static_cast<size_t>(change.from)] + " -> " +
+                             names_[static_cast<size_t>(change.to)] + ": " + ReasonName(change.reason) + times;
+    events.push_back(EventJson(name, "cpu", "switch", "", 0, 0));
   }
-  told_ = last;
-  return events;
+  shown_switches_ = last;
+  return Json(events).serialize();
 }
 
-void Alternatives::ChooseCpu(int threads, const std::vector<int>& cores) {
+std::string Alternatives::TimeRegion(int region, int repeat, double min_ms, int64_t network_bytes) {
   std::lock_guard<std::mutex> lock(running_);
-  for (auto& executor : executors_) executor->ChooseCpu(threads, cores);
-  KeepTime(cores);
+  return SamplesJson(executors_.front()->TimeRegion(region, repeat, min_ms, network_bytes));
+}
+
+std::string Alternatives::TimeRegionBusy(int region, int other, int repeat, double min_ms) {
+  std::lock_guard<std::mutex> lock(running_);
+  return SamplesJson(executors_.front()->TimeRegionBusy(region, other, repeat, min_ms));
+}
+
+void Alternatives::ChooseCpu(TVMArgs args, TVMRetValue*) {
+  std::lock_guard<std::mutex> lock(running_);
+  std::vector<int> cores;
+  for (int i = 1; i < args.size(); ++i) cores.push_back(args[i]);
+  for (auto& executor : executors_) executor->ChooseCpu(args[0], cores);
+  MakeMetronome(cores);
+}
+
+std::string Alternatives::CpuCores() {
+  std::lock_guard<std::mutex> lock(running_);
+  return Json(executors_.front()->CpuCores()).serialize();
 }
 
 void Alternatives::FlushEvery(int commands) {
+  std::lock_guard<std::mutex> lock(running_);
   for (auto& executor : executors_) executor->FlushEvery(commands);
 }
 
-Executor::HeldBytes Alternatives::held_bytes() const {
+std::string Alternatives::MemoryBytes() const {
   Executor::HeldBytes all{};
   for (const auto& executor : executors_) {
-    const Executor::HeldBytes one = executor->held_bytes();
-    all = {one.weights, all.tensors + one.tensors, all.scratch + one.scratch};
+    const Executor::HeldBytes held = executor->held_bytes();
+    all = {held.weights, all.tensors + held.tensors, all.scratch + held.scratch};
   }
-  return all;
+  return Json(
+             JsonObject{{"weights", Json(all.weights)}, {"tensors", Json(all.tensors)}, {"scratch", Json(all.scratch)}})
+      .serialize();
 }
 
-void Alternatives::Fix(int plan) {
+void Alternatives::FixPlan(int plan) {
   std::lock_guard<std::mutex> lock(running_);
   if (plan != kAdapt && (plan < 0 || static_cast<size_t>(plan) >= executors_.size())) {
     throw std::runtime_error("the library has no plan " + std::to_string(plan));
   }
   fixed_ = plan;
   choice_ = Choice(states_);
-  told_ = 0;
+  shown_switches_ = 0;
 }
 
 std::string Alternatives::Adaptation() {
   std::lock_guard<std::mutex> lock(running_);
-  return Json(choice_);
+  return ToJson(choice_);
 }
 
-std::string Json(const Choice& choice) {
-  std::ostringstream out;
-  out << std::setprecision(9) << "{\"plan\":" << choice.plan() << ",\"runs\":" << choice.runs()
-      << ",\"trials\":" << choice.trials() << ",\"calm_ms\":" << choice.calm_ms() << ",\"switches\":[";
-  const int64_t shown = std::min(choice.switches(), static_cast<int64_t>(Choice::kRemembered));
-  for (int64_t back = shown - 1; back >= 0; --back) {
-    const Switch& one = choice.LastSwitch(back);
-    out << "{\"run\":" << one.run << ",\"from\":" << one.from << ",\"to\":" << one.to << ",\"reason\":\""
-        << ReasonName(one.reason) << "\",\"from_ms\":" << one.from_ms << ",\"to_ms\":" << one.to_ms << '}'
-        << (back != 0 ? "," : "");
+std::string ToJson(const Choice& choice) {
+  JsonArray switches;
+  for (int64_t back = std::min<int64_t>(choice.switches(), Choice::kRemembered) - 1; back >= 0; --back) {
+    const Switch& change = choice.LastSwitch(back);
+    switches.push_back(Json(JsonObject{{"run", Json(change.run)},
+                                       {"from", Json(change.from)},
+                                       {"to", Json(change.to)},
+                                       {"reason", Json(ReasonName(change.reason))},
+                                       {"from_ms", Json(change.from_ms)},
+                                       {"to_ms", Json(change.to_ms)}}));
   }
-  out << "]}";
-  return out.str();
+  return Json(JsonObject{{"plan", Json(choice.plan())},
+                         {"runs", Json(choice.runs())},
+                         {"trials", Json(choice.trials())},
+                         {"calm_ms", Json(choice.calm_ms())},
+                         {"switches", Json(switches)}})
+      .serialize();
 }
 
 }  // namespace tvm_codl

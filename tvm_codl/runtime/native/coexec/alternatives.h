@@ -1,6 +1,11 @@
-// A network with one executor for each of its library's plans, of which each run takes the one that Choice says.
+// The module that clients run: one executor for each of the library's plans; each run takes the plan that Choice picks.
+//
+// All of it works over RPC.  Lists and objects come back as JSON text, which every RPC client can read.
 #ifndef TVM_CODL_COEXEC_ALTERNATIVES_H_
 #define TVM_CODL_COEXEC_ALTERNATIVES_H_
+
+#include <tvm/runtime/module.h>
+#include <tvm/runtime/packed_func.h>
 
 #include <memory>
 #include <mutex>
@@ -14,62 +19,93 @@
 
 namespace tvm_codl {
 
-class Alternatives {
+class Alternatives final : public tvm::runtime::ModuleNode {
+  using PackedFunc = tvm::runtime::PackedFunc;
+  using String = tvm::runtime::String;
+  template <typename T>
+  using ObjectPtr = tvm::runtime::ObjectPtr<T>;
+  using Object = tvm::runtime::Object;
+  using TVMArgs = tvm::runtime::TVMArgs;
+  using TVMRetValue = tvm::runtime::TVMRetValue;
+
  public:
   // As Executor's constructor, for every plan.
   Alternatives(const std::vector<PlannedProgram>& plans, const std::shared_ptr<WeightStore>& weights,
                const std::vector<tvm::runtime::Module>& libraries, int device_id, const std::string& sharing);
 
-  // As Executor's.  Outputs are of the plan that ran last (Ran), in its order of axes.
-  void SetInput(int index, const DLTensor& data);
-  void GetOutput(int index, DLTensor* data);
-  void Run();
-  std::vector<double> Benchmark(int number, int repeat);
-  // One timed run of the plan that would run next, and the switches since the last timeline, as JSON.  It teaches the
-  // choice nothing: a run in which everything is timed is slower.
-  std::string Timeline();
-  // Of all plans' executors: their weights are the same.
-  Executor::HeldBytes held_bytes() const;
-  int64_t copied_bytes() const { return executors_[static_cast<size_t>(ran_)]->copied_bytes(); }
-
-  void ChooseCpu(int threads, const std::vector<int>& cores);
-  void FlushEvery(int commands);
-  // How long a wait spins before it sleeps, where the CPU is not busy.
-  void SpinUs(int us);
-
-  // Takes one plan and no other; kAdapt: chooses again, as from the start.
-  void Fix(int plan);
-  static constexpr int kAdapt = -1;
-
-  // Json of the choice.
-  std::string Adaptation();
-  // The plan of the last run.
-  int ran() const { return ran_; }
-  // The first choice.
-  Executor& first() { return *executors_.front(); }
-  Executors& all() { return executors_; }
+  int GetPropertyMask() const final { return tvm::runtime::ModulePropertyMask::kRunnable; }
+  TVM_MODULE_VTABLE_BEGIN("codl_executor")
+  TVM_MODULE_VTABLE_ENTRY("set_input", &Alternatives::SetInput)
+  TVM_MODULE_VTABLE_ENTRY("get_output", &Alternatives::GetOutput)
+  TVM_MODULE_VTABLE_ENTRY("run", &Alternatives::Run)
+  TVM_MODULE_VTABLE_ENTRY("ran", &Alternatives::Ran)
+  TVM_MODULE_VTABLE_ENTRY("benchmark", &Alternatives::Benchmark)
+  TVM_MODULE_VTABLE_ENTRY("timeline", &Alternatives::Timeline)
+  TVM_MODULE_VTABLE_ENTRY("time_region", &Alternatives::TimeRegion)
+  TVM_MODULE_VTABLE_ENTRY("time_region_busy", &Alternatives::TimeRegionBusy)
+  TVM_MODULE_VTABLE_ENTRY("copied_bytes", &Alternatives::CopiedBytes)
+  TVM_MODULE_VTABLE_ENTRY("memory_bytes", &Alternatives::MemoryBytes)
+  TVM_MODULE_VTABLE_ENTRY("sharing", &Alternatives::SharingMode)
+  TVM_MODULE_VTABLE_ENTRY_PACKED("choose_cpu", &Alternatives::ChooseCpu)
+  TVM_MODULE_VTABLE_ENTRY("cpu_cores", &Alternatives::CpuCores)
+  TVM_MODULE_VTABLE_ENTRY("flush_every", &Alternatives::FlushEvery)
+  TVM_MODULE_VTABLE_ENTRY("spin_us", &Alternatives::SpinUs)
+  TVM_MODULE_VTABLE_ENTRY("fix_plan", &Alternatives::FixPlan)
+  TVM_MODULE_VTABLE_ENTRY("adaptation", &Alternatives::Adaptation)
+  TVM_MODULE_VTABLE_END()
 
  private:
+  static constexpr int kAdapt = -1;
+
+  void SetInput(int index, DLTensor* data);
+  // An output of the plan that ran last (Ran), in that plan's order of axes.
+  void GetOutput(int index, DLTensor* data);
+  void Run();
+  int Ran() const { return ran_; }
+  // `repeat` samples of the mean of `number` runs, in milliseconds.
+  std::string Benchmark(int number, int repeat);
+  // One timed run of the next plan, and the switches since the last timeline.  The choice ignores it, since a run with
+  // timing is slower.
+  std::string Timeline();
+  // As Executor's, for the first plan.
+  std::string TimeRegion(int region, int repeat, double min_ms, int64_t network_bytes);
+  std::string TimeRegionBusy(int region, int other, int repeat, double min_ms);
+  std::string SharingMode() const { return SharingName(executors_.front()->sharing()); }
+  std::string CpuCores();
+  int64_t CopiedBytes() const { return executors_[static_cast<size_t>(ran_)]->copied_bytes(); }
+  // Of all plans' executors; they share their weights.
+  std::string MemoryBytes() const;
+  // (threads, core1, core2, ...): CpuThreads::Choose.
+  void ChooseCpu(TVMArgs args, TVMRetValue* rv);
+  // GpuList::flush_every.
+  void FlushEvery(int commands);
+  // How long a wait spins before it sleeps; plans for a busy CPU never spin.
+  void SpinUs(int us);
+  // Runs only this plan; kAdapt: chooses again, as from the start.
+  void FixPlan(int plan);
+  std::string Adaptation();
+
   void RunOnce();
   Executor& Next();
-  void KeepTime(const std::vector<int>& chosen);
-  // For the plan that runs.
+  // Makes a metronome for these cores, or for this thread's where none are given.
+  void MakeMetronome(const std::vector<int>& cores);
+  // The metronome, if the plan that runs is for a busy CPU.
   Metronome* metronome() const;
 
-  Executors executors_;
+  std::vector<std::unique_ptr<Executor>> executors_;
   std::vector<std::string> names_;
   std::vector<State> states_;
   std::unique_ptr<Metronome> metronome_;  // where a plan is for a busy CPU
   Choice choice_;
   int fixed_ = kAdapt;
   int ran_ = 0;
-  int64_t told_ = 0;  // switches that a timeline has shown
+  int64_t shown_switches_ = 0;  // by timelines
   std::mutex running_;
 };
 
 // {"plan", "runs", "trials", "calm_ms", "switches": [{"run", "from", "to", "reason", "from_ms", "to_ms"}, ...]}: the
-// plan of the next run, and of the last switches the runs before each, the plans' numbers and medians.
-std::string Json(const Choice& choice);
+// next run's plan; and for the last switches the number of earlier runs, the plans, and their medians.
+std::string ToJson(const Choice& choice);
 
 }  // namespace tvm_codl
 

@@ -45,6 +45,21 @@ using Kernel = ClHandle<cl_kernel, clReleaseKernel>;
 using Queue = ClHandle<cl_command_queue, clReleaseCommandQueue>;
 using Event = ClHandle<cl_event, clReleaseEvent>;
 
+inline Queue NewQueue(cl_context context, cl_device_id device, cl_command_queue_properties properties = 0) {
+  cl_int status = CL_SUCCESS;
+  Queue queue(clCreateCommandQueue(context, device, properties, &status));
+  Check(status, "clCreateCommandQueue");
+  return queue;
+}
+
+// Fine-grained shared virtual memory, to be freed with clSVMFree.
+inline void* AllocateSvm(cl_context context, size_t bytes) {
+  constexpr cl_uint kAlignment = 128;  // the size of OpenCL's largest type
+  void* memory = clSVMAlloc(context, CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER, bytes, kAlignment);
+  if (memory == nullptr) throw std::runtime_error("no shared memory for " + std::to_string(bytes) + " bytes");
+  return memory;
+}
+
 }  // namespace tvm_codl
 
 #endif  // TVM_CODL_COEXEC_CL_HANDLE_H_

@@ -1,4 +1,4 @@
-// Load on the CPU, to see how plans do beside other work: "codl.compete".
+// Load on the CPU, to test plans beside other work: "codl.compete".
 #include <tvm/runtime/module.h>
 #include <tvm/runtime/packed_func.h>
 #include <tvm/runtime/registry.h>
@@ -14,39 +14,28 @@ namespace tvm_codl {
 
 namespace {
 
-using tvm::runtime::make_object;
-using tvm::runtime::Module;
-using tvm::runtime::ModuleNode;
-using tvm::runtime::ObjectPtr;
-using tvm::runtime::PackedFunc;
-using tvm::runtime::String;
-using tvm::runtime::TVMArgs;
-using tvm::runtime::TVMRetValue;
+using namespace tvm::runtime;
 
 constexpr int kMostThreads = 64;
 
-// Threads that only count, of usual priority, on the cores of the thread that makes them; "stop" or the end of the
-// module ends them.
+// Busy threads of normal priority on the cores of the thread that makes them, until "stop" or the module's end.
 class CompetitorNode final : public ModuleNode {
  public:
   explicit CompetitorNode(int threads) {
     ReturnToCpu();
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Count(); });
-  }
-  ~CompetitorNode() final { Stop(); }
-  const char* type_key() const final { return "codl_competitor"; }
-  int GetPropertyMask() const final { return tvm::runtime::ModulePropertyMask::kRunnable; }
-
-  PackedFunc GetFunction(const String& name, const ObjectPtr<Object>& self) final {
-    if (name != "stop") return PackedFunc();
-    return PackedFunc([self, this](TVMArgs, TVMRetValue*) { Stop(); });
-  }
-
- private:
-  void Count() const {
-    while (!stopped_.load(std::memory_order_relaxed)) {
+    for (int i = 0; i < threads; ++i) {
+      threads_.emplace_back([this] {
+        while (!stopped_.load(std::memory_order_relaxed)) continue;
+      });
     }
   }
+  ~CompetitorNode() final { Stop(); }
+  int GetPropertyMask() const final { return ModulePropertyMask::kRunnable; }
+  TVM_MODULE_VTABLE_BEGIN("codl_competitor")
+  TVM_MODULE_VTABLE_ENTRY("stop", &CompetitorNode::Stop)
+  TVM_MODULE_VTABLE_END()
+
+ private:
   void Stop() {
     stopped_ = true;
     for (std::thread& thread : threads_) thread.join();
@@ -60,10 +49,9 @@ class CompetitorNode final : public ModuleNode {
 }  // namespace
 
 // (threads) -> the module that stops them.
-TVM_REGISTER_GLOBAL("codl.compete").set_body([](TVMArgs args, TVMRetValue* rv) {
-  const int threads = args[0];
+TVM_REGISTER_GLOBAL("codl.compete").set_body_typed([](int threads) {
   if (threads < 1 || threads > kMostThreads) throw std::runtime_error("there must be 1 to 64 competing threads");
-  *rv = Module(make_object<CompetitorNode>(threads));
+  return Module(make_object<CompetitorNode>(threads));
 });
 
 }  // namespace tvm_codl

@@ -96,7 +96,6 @@ Executor::Executor(std::shared_ptr<const Program> program, std::shared_ptr<Weigh
 }
 
 void Executor::SetInput(int index, const DLTensor& data) {
-  std::lock_guard<std::mutex> lock(running_);
   const Port& port = program_->inputs.at(static_cast<size_t>(index));
   CheckPort(port, data);
   std::memcpy(memory_->Host(port.view), static_cast<const uint8_t*>(data.data) + data.byte_offset,
@@ -111,7 +110,6 @@ void Executor::GetOutput(int index, DLTensor* data) const {
 }
 
 void Executor::TakeInputs(const Executor& other) {
-  std::scoped_lock lock(running_, other.running_);
   for (size_t i = 0; i < program_->inputs.size(); ++i) {
     const View& to = program_->inputs[i].view;
     std::memcpy(memory_->Host(to), other.memory_->Host(other.program_->inputs.at(i).view),
@@ -146,12 +144,9 @@ void Executor::RunCpuStep(size_t index) {
 
 void Executor::Feed(size_t until, std::vector<Span>* spans) {
   if (spans == nullptr || !gpu_->Behind(until)) return gpu_->Feed(until);
-  Span span;
-  span.start = HostNow();
+  const int64_t start = HostNow();
   gpu_->Feed(until);
-  span.end = HostNow();
-  span.kind = Kind::kFeed;
-  spans->push_back(span);
+  spans->push_back({start, HostNow(), -1, -1, Kind::kFeed, false});
 }
 
 void Executor::RunOnce(std::vector<Span>* spans) {
@@ -165,14 +160,9 @@ void Executor::RunOnce(std::vector<Span>* spans) {
         RunCpuStep(i);
         continue;
       }
-      Span span;
-      span.start = HostNow();
+      const int64_t start = HostNow();
       RunCpuStep(i);
-      span.end = HostNow();
-      span.region = steps[i].region;
-      span.step = static_cast<int>(i);
-      span.kind = KindOf(steps[i].what);
-      spans->push_back(span);
+      spans->push_back({start, HostNow(), steps[i].region, static_cast<int>(i), KindOf(steps[i].what), false});
     }
     if (gpu_) {
       Feed(program_->feed_until[steps.size()], spans);
@@ -181,12 +171,7 @@ void Executor::RunOnce(std::vector<Span>* spans) {
       gpu_->Finish(spin_us);
       waited_ns_ += HostNow() - start;
       if (spans != nullptr && !steps.empty()) {
-        Span span;
-        span.start = start;
-        span.end = HostNow();
-        span.step = static_cast<int>(steps.size());
-        span.kind = Kind::kWait;
-        spans->push_back(span);
+        spans->push_back({start, HostNow(), -1, static_cast<int>(steps.size()), Kind::kWait, false});
       }
     }
   } catch (...) {
@@ -196,43 +181,18 @@ void Executor::RunOnce(std::vector<Span>* spans) {
   copied_bytes_ = cpu_copied_ + (gpu_ ? gpu_->copied_bytes() : 0);
 }
 
-void Executor::ChooseCpu(int threads, const std::vector<int>& cores) {
-  std::lock_guard<std::mutex> lock(running_);
-  cpu_threads_.Choose(threads, cores);
-}
-
 void Executor::FlushEvery(int commands) {
-  std::lock_guard<std::mutex> lock(running_);
   if (commands < 0) throw std::runtime_error("the flush period must not be negative");
   if (gpu_) gpu_->flush_every = static_cast<size_t>(commands);
 }
 
-std::string Executor::CpuCores() {
-  std::lock_guard<std::mutex> lock(running_);
-  return cpu_threads_.Describe();
-}
-
 void Executor::Run() {
-  std::lock_guard<std::mutex> lock(running_);
-  const CpuThreads::Scope as_chosen(cpu_threads_, Roams());
+  const CpuThreads::Scope chosen(cpu_threads_, Roams());
   RunOnce(nullptr);
 }
 
-std::vector<double> Executor::Benchmark(int number, int repeat) {
-  std::lock_guard<std::mutex> lock(running_);
-  const CpuThreads::Scope as_chosen(cpu_threads_);
-  std::vector<double> samples;
-  for (int r = 0; r < repeat; ++r) {
-    const int64_t start = HostNow();
-    for (int i = 0; i < number; ++i) RunOnce(nullptr);
-    samples.push_back(static_cast<double>(HostNow() - start) / number / 1e6);
-  }
-  return samples;
-}
-
 std::vector<Span> Executor::Timeline() {
-  std::lock_guard<std::mutex> lock(running_);
-  const CpuThreads::Scope as_chosen(cpu_threads_);
+  const CpuThreads::Scope chosen(cpu_threads_);
   std::vector<Span> spans;
   spans.reserve(2 * program_->cpu.size() + 4 * program_->gpu.size() + 8);
   RunOnce(&spans);

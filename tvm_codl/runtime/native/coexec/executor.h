@@ -1,4 +1,4 @@
-// One network, ready to run on both processors.
+// One plan of a network, ready to run on both processors.  Not thread-safe.
 #ifndef TVM_CODL_COEXEC_EXECUTOR_H_
 #define TVM_CODL_COEXEC_EXECUTOR_H_
 
@@ -6,7 +6,6 @@
 #include <tvm/runtime/ndarray.h>
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -20,9 +19,6 @@
 
 namespace tvm_codl {
 
-class Executor;
-using Executors = std::vector<std::unique_ptr<Executor>>;
-
 class Executor {
  public:
   // `sharing` as in ChooseSharing.  The libraries hold the program's functions.
@@ -33,35 +29,32 @@ class Executor {
   // `data` is a compact tensor of the port's shape and type; throws std::runtime_error where it is not.
   void SetInput(int index, const DLTensor& data);
   void GetOutput(int index, DLTensor* data) const;
-  // The inputs of another plan of the same network, as they were last set.
+  // Copies the inputs last set for another plan of the same network.
   void TakeInputs(const Executor& other);
   void Run();
 
-  // `repeat` samples of the mean of `number` runs, in milliseconds.
-  std::vector<double> Benchmark(int number, int repeat);
   // `repeat` samples of one region alone on its processor, in milliseconds, without waits.  Each sample is the mean
-  // over at least `min_ms` of runs with warm caches; or, with min_ms = 0, one run as it is inside a network: its inputs
-  // have just been written, and since its last run `network_bytes` of others have gone through the caches (64 MB, at
-  // most, which is more than a phone has).
+  // over at least `min_ms` of runs with warm caches.  With min_ms = 0 it is one run under a network's conditions: the
+  // inputs were just written, and since the last run `network_bytes` of other data have passed through the caches (at
+  // most 64 MB, more than any phone's cache).
   std::vector<double> TimeRegion(int region, int repeat, double min_ms, int64_t network_bytes);
-  // As above with warm caches, while the other processor does `other` again and again, or nothing (kNobody).  The GPU's
-  // times are its own clock's, so that they compare with each other and not with TimeRegion's.
-  // Throws where both are on one processor, and where `other` is too short to keep the GPU busy.
+  // As above with warm caches, while the other processor repeats `other`, or does nothing (kNobody).  GPU times come
+  // from the GPU's own clock: compare them with each other, not with TimeRegion's.
+  // Throws if both are on one processor, and if `other` is too short to keep the GPU busy.
   std::vector<double> TimeRegionBusy(int region, int other, int repeat, double min_ms);
   // One run in which everything is timed.
   std::vector<Span> Timeline();
 
-  // How runs use the CPU (CpuThreads::Choose), and how often the GPU's queue is flushed (GpuList::flush_every).
-  void ChooseCpu(int threads, const std::vector<int>& cores);
+  void ChooseCpu(int threads, const std::vector<int>& cores) { cpu_threads_.Choose(threads, cores); }
+  // GpuList::flush_every.
   void FlushEvery(int commands);
-  // CpuThreads::Describe.
-  std::string CpuCores();
+  std::vector<std::vector<int>> CpuCores() const { return cpu_threads_.Cores(); }
 
   // How long the CPU waited for the GPU in the last run, in ns.
   int64_t waited_ns() const { return waited_ns_; }
   int64_t copied_bytes() const { return copied_bytes_; }
-  // Bytes that are held on this device: all the library's weights, which its executors share; this one's tensors; and
-  // what its kernels and copies ask for beside these.
+  // Bytes held on this device: all the library's weights, which its executors share; this one's tensors; and the
+  // workspace of its kernels and copies.
   struct HeldBytes {
     int64_t weights, tensors, scratch;
   };
@@ -71,8 +64,7 @@ class Executor {
   Sharing sharing() const { return memory_->sharing(); }
   const Program& program() const { return *program_; }
   int spin_us = 200;
-  // Whether the thread goes elsewhere (LeaveCpu) for the last wait, and computes nothing before it is back.  Cores that
-  // were chosen for the CPU are kept.
+  // Whether the thread leaves the CPU's cores (LeaveCpu) for the last wait.  Never if the CPU's cores were chosen.
   bool roams = false;
   static constexpr int kNobody = -1;
 
@@ -85,9 +77,14 @@ class Executor {
   void CheckRegion(int region) const;
   void RunOnCpu(int region);
   int64_t RunRegion(int region, int number);
-  double BesideCpu(int region, int other, int number);
-  double BesideGpu(int region, int other, int number, int64_t one);
-  void ChillCaches(int region, int64_t network_bytes);
+  // How many runs of a region take `min_ms`, at most kMostRuns; `run_ns`: what one takes.
+  int CountRuns(int region, double min_ms, int64_t* run_ns);
+  // `repeat` samples, in ms.
+  template <typename Take>
+  std::vector<double> Sample(int repeat, const Take& take_ns);
+  double TimeGpuBusy(int region, int other, int number);
+  double TimeCpuBusy(int region, int other, int number, int64_t run_ns);
+  void CoolCaches(int region, int64_t network_bytes);
 
   std::shared_ptr<const Program> program_;
   std::vector<tvm::runtime::Module> libraries_;
@@ -100,7 +97,6 @@ class Executor {
   int64_t cpu_copied_ = 0;
   int64_t copied_bytes_ = 0;
   std::vector<uint8_t> cold_;  // larger than any cache of a phone
-  mutable std::mutex running_;
 };
 
 }  // namespace tvm_codl

@@ -35,11 +35,8 @@ bool IsImage(cl_mem mem) {
 
 GpuList::GpuList(const Program& program, const std::vector<Module>& libraries, OpenCLDevice device, Memory* memory)
     : program_(program), device_(device), memory_(memory) {
-  cl_int status = CL_SUCCESS;
-  plain_.reset(clCreateCommandQueue(device.context, device.device, 0, &status));
-  Check(status, "clCreateCommandQueue");
-  profiled_.reset(clCreateCommandQueue(device.context, device.device, CL_QUEUE_PROFILING_ENABLE, &status));
-  Check(status, "clCreateCommandQueue");
+  plain_ = NewQueue(device.context, device.device);
+  profiled_ = NewQueue(device.context, device.device, CL_QUEUE_PROFILING_ENABLE);
   const auto events = static_cast<size_t>(program.events);
   cpu_events_.resize(events);
   wait_at_.resize(events);
@@ -89,13 +86,13 @@ void GpuList::Compile(size_t index, const std::vector<Module>& libraries) {
       copies_.push_back({PlaceOf(step.args[0]), PlaceOf(step.args[1]), static_cast<size_t>(step.args[0].bytes), false});
       return;
     case Do::kCall:
-      // TVM lends workspaces and images from pools of the thread's own, in pieces as large as any that this thread ever
-      // wanted.  A thread that is new sees what this call wants, and gives it back when it ends.
+      // TVM's pools of workspaces and images are per thread, and their pieces are as large as the thread's largest
+      // request so far.  A new thread shows this call's own needs, and frees its pools at its end.
       std::async(std::launch::async, [&] { Record(index, FindFunction(libraries, step.function)); }).get();
   }
 }
 
-// Gives the slots their memory, and whoever needs it the slots.
+// Allocates the slots, and hands them to kernels and copies.
 void GpuList::Lend() {
   for (size_t bytes : scratch_bytes_) scratch_.push_back(memory_->NewDeviceBuffer(bytes));
   for (const Loan& loan : loans_) {
@@ -121,7 +118,7 @@ void GpuList::FillImages() {
   fills_.clear();
 }
 
-// The image that stands for one that TVM's pool lent for a call.
+// Our own image in place of one from TVM's pool.
 cl_mem GpuList::OwnImage(cl_mem recorded, std::map<cl_mem, cl_mem>* own) {
   cl_mem& image = (*own)[recorded];
   if (image == nullptr) {
@@ -152,7 +149,7 @@ void GpuList::Record(size_t index, const PackedFunc& function) {
   std::vector<Memory::DeviceArg> device_args(n);
   std::map<cl_mem, size_t> by_token;
   std::vector<std::pair<cl_mem, Copy>> after;
-  // What the call needs beside its arguments: bytes, by a handle that stands for them until they have a slot.
+  // Memory that the call needs beside its arguments: bytes, by a handle until they have a slot.
   std::map<cl_mem, size_t> wanted;
   std::vector<std::pair<cl_mem, Loan>> loans;
   for (size_t i = 0; i < n; ++i) {
@@ -228,8 +225,7 @@ void GpuList::Record(size_t index, const PackedFunc& function) {
           Check(clSetKernelArg(launch.kernel.get(), arg, sizeof(cl_mem), &device_arg.mem), "clSetKernelArg");
         }
       } else if (bytes.size() == sizeof(mem)) {
-        // A bounce, or a workspace that TVM's pool lent for this call: it will lend it again, so the replay has its
-        // own.
+        // A bounce, or a workspace from TVM's pool, which will reuse it: the replay has its own.
         if (lent) wanted[mem] = BytesOf(mem);
         loans.push_back({mem, {Loan::For::kKernelArg, launches_.size(), arg, 0}});
       } else {
@@ -251,7 +247,7 @@ void GpuList::Record(size_t index, const PackedFunc& function) {
   GiveSlots(wanted, loans);
 }
 
-// The largest first, so that slots of different calls are alike.
+// The largest first, so that slots of different calls have similar sizes.
 void GpuList::GiveSlots(const std::map<cl_mem, size_t>& wanted, const std::vector<std::pair<cl_mem, Loan>>& loans) {
   std::vector<std::pair<size_t, cl_mem>> falling;
   for (const auto& [handle, bytes] : wanted) falling.emplace_back(bytes, handle);

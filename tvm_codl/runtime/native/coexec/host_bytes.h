@@ -1,4 +1,4 @@
-// Memory of the CPU's, as compiled kernels want it.
+// CPU memory with the alignment that compiled kernels need.
 #ifndef TVM_CODL_COEXEC_HOST_BYTES_H_
 #define TVM_CODL_COEXEC_HOST_BYTES_H_
 
@@ -19,8 +19,7 @@ struct FreeHostBytes {
 };
 using HostBytes = std::unique_ptr<uint8_t, FreeHostBytes>;
 
-// So many bytes at a multiple of kCpuAlignment.  By posix_memalign, for Android has std::aligned_alloc from API 28
-// only.
+// Memory aligned to kCpuAlignment.  With posix_memalign, since Android has std::aligned_alloc only from API 28.
 inline HostBytes AlignedBytes(size_t bytes) {
   void* memory = nullptr;
   if (posix_memalign(&memory, static_cast<size_t>(kCpuAlignment), bytes) != 0) {

@@ -1,51 +1,36 @@
 #include "json.h"
 
-#include <algorithm>
-#include <cstdint>
-#include <iomanip>
-#include <sstream>
-
 namespace tvm_codl {
 
-std::string Json(const std::vector<double>& numbers) {
-  std::ostringstream out;
-  out << '[' << std::setprecision(9);
-  for (size_t i = 0; i < numbers.size(); ++i) out << (i != 0 ? "," : "") << numbers[i];
-  out << ']';
-  return out.str();
+namespace {
+
+bool IsUtf8(const std::string& text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto first = static_cast<unsigned char>(text[i++]);
+    if (first < 0x80) continue;
+    int following = 0;
+    if (first >= 0xC2 && first < 0xE0) following = 1;
+    if (first >= 0xE0 && first < 0xF0) following = 2;
+    if (first >= 0xF0 && first < 0xF5) following = 3;
+    if (following == 0) return false;
+    for (; following > 0; --following, ++i) {
+      if (i >= text.size() || (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return false;
+    }
+  }
+  return true;
 }
 
-std::string Escape(const std::string& text) {
-  std::string out;
-  for (char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) >= 0x20) out += c;
-  }
-  return out;
-}
+}  // namespace
 
-std::string Json(const Program& program, const std::vector<Span>& spans) {
-  int64_t origin = INT64_MAX;
-  for (const Span& span : spans) origin = std::min(origin, span.start);
-  std::ostringstream out;
-  out << '[' << std::fixed << std::setprecision(3);
-  for (size_t i = 0; i < spans.size(); ++i) {
-    const Span& span = spans[i];
-    const auto& steps = span.gpu ? program.gpu : program.cpu;
-    const auto step = static_cast<size_t>(span.step);
-    // To a reader, feeding and signalling are ways of sharing; the name says which.
-    static constexpr const char* kNames[] = {"kernel", "wait", "share", "feed", "signal"};
-    static constexpr const char* kKinds[] = {"kernel", "wait", "share", "share", "share"};
-    std::string name = step < steps.size() ? steps[step].function : "";
-    if (name.empty()) name = kNames[static_cast<int>(span.kind)];
-    out << (i != 0 ? "," : "") << "{\"name\":\"" << Escape(name) << "\",\"processor\":\"" << (span.gpu ? "gpu" : "cpu")
-        << "\",\"kind\":\"" << kKinds[static_cast<int>(span.kind)] << "\",\"region\":\""
-        << (span.region >= 0 ? Escape(program.regions[static_cast<size_t>(span.region)].name) : "")
-        << "\",\"start_us\":" << static_cast<double>(span.start - origin) / 1e3
-        << ",\"end_us\":" << static_cast<double>(span.end - origin) / 1e3 << '}';
+picojson::value Json(const std::string& text) {
+  if (IsUtf8(text)) return picojson::value(text);
+  std::string utf8;
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (code >= 0x80) utf8 += static_cast<char>(0xC0 | code >> 6);
+    utf8 += code < 0x80 ? c : static_cast<char>(0x80 | (code & 0x3F));
   }
-  out << ']';
-  return out.str();
+  return picojson::value(utf8);
 }
 
 }  // namespace tvm_codl

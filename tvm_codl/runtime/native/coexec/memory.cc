@@ -21,12 +21,10 @@ size_t RoundUp(int64_t bytes) {
   return static_cast<size_t>((bytes + kCpuAlignment - 1) / kCpuAlignment * kCpuAlignment);
 }
 
-// What was never written may have no memory of its own: where a driver takes it from the operating system, all of it
-// reads as one page of zeros, which stays in the first cache and is several times as fast as a weight.
+// Memory that was never written may all map to one page of zeros, which stays in the first cache and reads several
+// times as fast as a real weight.
 void WriteZeros(const OpenCLDevice& device, cl_mem mem, size_t bytes) {
-  cl_int status = CL_SUCCESS;
-  const Queue queue(clCreateCommandQueue(device.context, device.device, 0, &status));
-  Check(status, "clCreateCommandQueue");
+  const Queue queue = NewQueue(device.context, device.device);
   const std::vector<uint8_t> zeros(std::min(bytes, kZerosAtOnce));
   for (size_t at = 0; at < bytes; at += zeros.size()) {
     const size_t part = std::min(zeros.size(), bytes - at);
@@ -93,11 +91,11 @@ void Memory::Release() noexcept {
 
 // Which block each buffer lies in, and how large the blocks are.
 void Memory::Place() {
-  // A range that the CPU has mapped must not be the GPU's for another tensor.  To map every tensor's parts anew when
-  // its time comes would cost commands in every run, so mapped buffers have memory of their own.
+  // While the CPU has a range mapped, the GPU must not use it for another tensor.  Mapping each tensor only when needed
+  // would cost commands in every run, so mapped buffers do not share memory.
   const bool apart = sharing_ == Sharing::kMapped && device_.context != nullptr;
   const bool one = sharing_ == Sharing::kSvm && device_.context != nullptr;
-  // One block more than the program numbers: for all that lies in common.
+  // One block more than the program has: the common one.
   const auto common = static_cast<size_t>(program_.blocks);
   blocks_.resize(common + 1);
   for (const Buffer& buffer : program_.buffers) {
@@ -116,7 +114,7 @@ void Memory::PlaceWeight(const Weight& weight) {
   const Buffer& buffer = program_.buffers[static_cast<size_t>(weight.buffer)];
   Block& block = blocks_[block_of_[static_cast<size_t>(weight.buffer)]];
   block.timed = weight.name.empty();
-  if (block.timed) return;  // a library that is only timed: its weights are zero
+  if (block.timed) return;  // a library only for timing: its weights are zero
   const int64_t bytes = weights_->Bytes(weight.name);
   if (std::max<int64_t>(bytes, 1) != buffer.bytes) {
     throw std::runtime_error("the weight " + weight.name + " has another size than its buffer");
@@ -153,9 +151,7 @@ void Memory::Allocate(Block* block) {
   if (alone || space == Space::kCpu) return;
   tensor_bytes_ += static_cast<int64_t>(bytes);
   if (space == Space::kShared && sharing_ == Sharing::kSvm) {
-    block->owned_svm = clSVMAlloc(device_.context, CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER, bytes, 128);
-    if (block->owned_svm == nullptr)
-      throw std::runtime_error("no shared memory for " + std::to_string(bytes) + " bytes");
+    block->owned_svm = AllocateSvm(device_.context, bytes);
     std::memset(block->owned_svm, 0, bytes);
     block->svm = block->owned_svm;
     block->address = static_cast<uint8_t*>(block->svm);

@@ -1,4 +1,4 @@
-// Where a program's buffers live, and how the CPU's and the GPU's view of a shared one are brought together.
+// The memory of a program's buffers, and how CPU and GPU share it.
 #ifndef TVM_CODL_COEXEC_MEMORY_H_
 #define TVM_CODL_COEXEC_MEMORY_H_
 
@@ -51,7 +51,7 @@ class Memory {
     bool usable() const { return mem != nullptr || svm != nullptr; }
   };
   DeviceArg Device(const View& view);
-  // The buffer that a view is in, where it is no shared pointer, and how many bytes from that one's start.
+  // The OpenCL buffer of a view, unless it is a shared pointer, and the view's offset in its block, in bytes.
   cl_mem Parent(const View& view) const { return BlockOf(view).mem; }
   int64_t Offset(const View& view) const { return at_[static_cast<size_t>(view.buffer)] + view.offset; }
   Mem NewDeviceBuffer(size_t bytes);
@@ -63,19 +63,19 @@ class Memory {
                        cl_event* done);
   int64_t EnqueueToCpu(cl_command_queue queue, const View& view, cl_uint waits, const cl_event* wait_list,
                        cl_event* done);
-  // Mapped sharing only: before a run the ranges that the CPU read go back to the GPU; after it, and once before the
-  // first, the ranges that the CPU will write come to it.  EndRun blocks.
+  // Mapped sharing only: BeginRun unmaps the ranges that the CPU read; EndRun, also called once before the first run,
+  // maps those that the CPU will write, and blocks.
   void BeginRun(cl_command_queue queue);
   void EndRun(cl_command_queue queue);
 
-  // Bytes held: for weights, of which another executor of the library may read the same; for tensors; for what
-  // NewDeviceBuffer and NewDeviceImage gave.
+  // Bytes held: for weights, which the library's executors share; for tensors; and by NewDeviceBuffer and
+  // NewDeviceImage.
   int64_t WeightBytes() const { return weights_->HeldBytes(); }
   int64_t TensorBytes() const { return tensor_bytes_; }
   int64_t ScratchBytes() const { return scratch_bytes_; }
 
  private:
-  // One piece of memory, with all that it is for the two processors.
+  // One allocation, as both processors see it.
   struct Block {
     uint8_t* address = nullptr;  // the CPU's
     void* svm = nullptr;

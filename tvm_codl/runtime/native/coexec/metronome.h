@@ -1,8 +1,6 @@
-// Short turns on the CPU's cores for a run that shares them with another process.
+// Makes a run and another process take short turns on the CPU's cores.
 #ifndef TVM_CODL_COEXEC_METRONOME_H_
 #define TVM_CODL_COEXEC_METRONOME_H_
-
-#include <sched.h>
 
 #include <atomic>
 #include <chrono>
@@ -13,23 +11,23 @@
 
 namespace tvm_codl {
 
-// The kernel looks at who should have a core when a thread wakes up there, and else at its clock's ticks, 1 to 10 ms
-// apart.  So of two that compute, one stands still for whole ticks, which is longer than an operator of a network and
-// makes the GPU wait.  While it beats, a thread on each core wakes up every kPeriod and sleeps again at once: both have
-// as much of the core as before, by turns of kPeriod.
+// The kernel reschedules a core when a thread wakes up there, and otherwise at clock ticks, 1 to 10 ms apart.  Of two
+// computing threads one then waits for whole ticks, longer than an operator takes, and the GPU waits with it.  While
+// the metronome ticks, a thread on each core wakes up every kPeriod and sleeps again: both get the same share of the
+// core as before, in turns of kPeriod.
 class Metronome {
  public:
   static constexpr std::chrono::microseconds kPeriod{500};
   static constexpr size_t kMostCores = 16;
 
-  // The threads are made here, and sleep until it beats.  Of more than kMostCores cores none is kept: there another
+  // Makes the threads, which sleep until it ticks.  With more than kMostCores cores it makes none: there another
   // process finds a core of its own.
-  explicit Metronome(const cpu_set_t& cores);
+  explicit Metronome(const std::vector<int>& cores);
   ~Metronome();
   Metronome(const Metronome&) = delete;
   Metronome& operator=(const Metronome&) = delete;
 
-  // Beats for its length; nothing where there is no metronome.
+  // Ticks within the scope; `metronome` may be null.
   class Scope {
    public:
     explicit Scope(Metronome* metronome);
@@ -42,9 +40,9 @@ class Metronome {
   };
 
  private:
-  void Beat(size_t core);
+  void Tick(int core);
 
-  std::atomic<bool> beating_{false};
+  std::atomic<bool> ticking_{false};
   bool ended_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;

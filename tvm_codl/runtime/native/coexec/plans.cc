@@ -1,8 +1,6 @@
 #include "plans.h"
 
-#include <picojson.h>
-
-#include <stdexcept>
+#include "read_json.h"
 
 namespace tvm_codl {
 
@@ -10,18 +8,8 @@ namespace {
 
 constexpr size_t kMostPlans = 16;
 
-[[noreturn]] void Fail(const std::string& what) {
-  throw std::runtime_error("the library's co-execution plans are damaged: " + what);
-}
-
-std::string Text(const picojson::object& object, const char* field) {
-  auto it = object.find(field);
-  if (it == object.end() || !it->second.is<std::string>()) Fail(std::string("no text ") + field);
-  return it->second.get<std::string>();
-}
-
-// Outputs may lie in memory in another order of axes, so only inputs have one shape.
-void CheckAlike(const std::vector<Port>& first, const std::vector<Port>& other, bool shapes) {
+// Plans may lay an output out in different orders of its axes, so only inputs must have equal shapes.
+void CheckSamePorts(const std::vector<Port>& first, const std::vector<Port>& other, bool shapes) {
   if (first.size() != other.size()) Fail("plans with different numbers of inputs or outputs");
   for (size_t i = 0; i < first.size(); ++i) {
     const View &a = first[i].view, &b = other[i].view;
@@ -31,9 +19,13 @@ void CheckAlike(const std::vector<Port>& first, const std::vector<Port>& other, 
   }
 }
 
+std::shared_ptr<const Program> ParseProgram(const picojson::value& json) {
+  return std::make_shared<Program>(Program::Parse(json));
+}
+
 }  // namespace
 
-State StateOf(const std::string& name) {
+State ParseState(const std::string& name) {
   if (name == "calm") return State::kCalm;
   if (name == "cpu busy") return State::kCpuBusy;
   if (name == "gpu throttled") return State::kGpuThrottled;
@@ -41,28 +33,20 @@ State StateOf(const std::string& name) {
 }
 
 std::vector<PlannedProgram> ParsePlans(const std::string& json) {
-  std::vector<PlannedProgram> plans;
   picojson::value root;
   const std::string error = picojson::parse(root, json);
-  const bool several = error.empty() && root.is<picojson::object>() && root.get<picojson::object>().count("plans") != 0;
-  if (!several) {
-    plans.push_back({"", State::kCalm, std::make_shared<Program>(Program::Parse(json))});
-    return plans;
-  }
-  const auto& list = root.get<picojson::object>().at("plans");
-  if (!list.is<picojson::array>()) Fail("plans is no list");
-  const auto& entries = list.get<picojson::array>();
-  if (entries.empty() || entries.size() > kMostPlans) Fail("none or too many of them");
+  if (!error.empty()) Fail("not JSON: " + error);
+  if (!root.is<picojson::object>() || !root.contains("plans")) return {{"", State::kCalm, ParseProgram(root)}};
+  const auto& entries = Array(root.get("plans"), "plans");
+  if (entries.empty() || entries.size() > kMostPlans) Fail("none or too many plans");
+  std::vector<PlannedProgram> plans;
   for (const auto& entry : entries) {
-    if (!entry.is<picojson::object>()) Fail("a plan is no object");
-    const auto& object = entry.get<picojson::object>();
-    auto program = object.find("program");
-    if (program == object.end()) Fail("a plan without a program");
-    plans.push_back({Text(object, "name"), StateOf(Text(object, "state")),
-                     std::make_shared<Program>(Program::Parse(program->second.serialize()))});
+    const auto& plan = Object(entry, "a plan");
+    plans.push_back({String(Field(plan, "name"), "name"), ParseState(String(Field(plan, "state"), "state")),
+                     ParseProgram(Field(plan, "program"))});
     const Program& first = *plans.front().program;
-    CheckAlike(first.inputs, plans.back().program->inputs, true);
-    CheckAlike(first.outputs, plans.back().program->outputs, false);
+    CheckSamePorts(first.inputs, plans.back().program->inputs, true);
+    CheckSamePorts(first.outputs, plans.back().program->outputs, false);
   }
   return plans;
 }

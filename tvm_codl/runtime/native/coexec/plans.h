@@ -17,12 +17,12 @@ struct PlannedProgram {
   std::shared_ptr<const Program> program;
 };
 
-// "calm", "cpu busy" or "gpu throttled".  Throws std::runtime_error for another.
-State StateOf(const std::string& name);
+// "calm", "cpu busy" or "gpu throttled".  Throws std::runtime_error for any other.
+State ParseState(const std::string& name);
 
-// A program's JSON, or {"format": 1, "plans": [{"name", "state", "program"}, ...]}, the first choice first.
-// Throws std::runtime_error for what Program::Parse refuses, and for plans that are not of one network: their inputs
-// and outputs are alike but for how an output lies in memory.
+// Reads a program's JSON, or {"format": 1, "plans": [{"name", "state", "program"}, ...]}, the first choice first.
+// Throws std::runtime_error for what Program::Parse refuses, and for plans whose inputs or outputs differ; only the
+// layout of an output in memory may.
 std::vector<PlannedProgram> ParsePlans(const std::string& json);
 
 }  // namespace tvm_codl

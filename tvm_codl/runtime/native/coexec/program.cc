@@ -1,10 +1,9 @@
 #include "program.h"
 
-#include <picojson.h>
-
 #include <limits>
 #include <map>
-#include <stdexcept>
+
+#include "read_json.h"
 
 namespace tvm_codl {
 
@@ -12,67 +11,24 @@ namespace {
 
 constexpr int64_t kLargestBuffer = int64_t{1} << 36;
 constexpr int64_t kMostBlocks = int64_t{1} << 20;
-// How many CPU signals ahead of the CPU the GPU list is enqueued: one segment that runs, one that waits behind it.
+// How many CPU signals the GPU list is enqueued ahead of the CPU: one segment runs, one waits behind it.
 constexpr size_t kSignalsAhead = 2;
 
-// What is quoted of a damaged text may begin in the middle of a letter, and what reads the words knows whole ones
-// alone.
-[[noreturn]] void Fail(std::string what) {
-  for (char& c : what) {
-    if (static_cast<unsigned char>(c) >= 0x80) c = '?';
-  }
-  throw std::runtime_error("the library's co-execution program is damaged: " + what);
-}
-
-const picojson::value& Field(const picojson::object& object, const char* name) {
-  auto it = object.find(name);
-  if (it == object.end()) Fail(std::string("no field ") + name);
-  return it->second;
-}
-
-const picojson::array& Array(const picojson::value& value, const char* what) {
-  if (!value.is<picojson::array>()) Fail(std::string(what) + " is no list");
-  return value.get<picojson::array>();
-}
-
-const picojson::object& Object(const picojson::value& value, const char* what) {
-  if (!value.is<picojson::object>()) Fail(std::string(what) + " is no object");
-  return value.get<picojson::object>();
-}
-
-const std::string& String(const picojson::value& value, const char* what) {
-  if (!value.is<std::string>()) Fail(std::string(what) + " is no string");
-  return value.get<std::string>();
-}
-
-int64_t Integer(const picojson::value& value, const char* what, int64_t low, int64_t high) {
-  if (!value.is<double>()) Fail(std::string(what) + " is no number");
-  const double number = value.get<double>();
-  if (!(number >= static_cast<double>(low) && number <= static_cast<double>(high)) ||
-      number != static_cast<double>(static_cast<int64_t>(number))) {
-    Fail(std::string(what) + " is out of range");
-  }
-  return static_cast<int64_t>(number);
-}
-
 DLDataType Dtype(const std::string& name) {
-  static const std::map<std::string, DLDataType> known = {
+  static const std::map<std::string, DLDataType> types = {
       {"float32", {kDLFloat, 32, 1}}, {"float16", {kDLFloat, 16, 1}}, {"float64", {kDLFloat, 64, 1}},
       {"int64", {kDLInt, 64, 1}},     {"int32", {kDLInt, 32, 1}},     {"int16", {kDLInt, 16, 1}},
       {"int8", {kDLInt, 8, 1}},       {"uint8", {kDLUInt, 8, 1}},     {"uint32", {kDLUInt, 32, 1}},
       {"bool", {kDLUInt, 1, 1}}};
-  auto it = known.find(name);
-  if (it == known.end()) Fail("unknown type " + name);
+  auto it = types.find(name);
+  if (it == types.end()) Fail("unknown type " + name);
   return it->second;
 }
 
 class Parser {
  public:
-  Program Read(const std::string& json) {
-    picojson::value root;
-    const std::string error = picojson::parse(root, json);
-    if (!error.empty()) Fail("not JSON: " + error);
-    const auto& object = Object(root, "program");
+  Program Read(const picojson::value& json) {
+    const auto& object = Object(json, "program");
     if (Integer(Field(object, "format"), "format", 0, 1 << 20) != 1) {
       Fail("its format is not the one that this runtime reads; rebuild the library");
     }
@@ -92,7 +48,7 @@ class Parser {
     ReadList(Array(Field(object, "gpu"), "gpu"), Processor::kGpu, &program_.gpu);
     ReadPorts(Array(Field(object, "inputs"), "inputs"), &program_.inputs);
     ReadPorts(Array(Field(object, "outputs"), "outputs"), &program_.outputs);
-    GiveBlocks();
+    NumberBlocks();
     PlanFeeding();
     return std::move(program_);
   }
@@ -202,8 +158,8 @@ class Parser {
     }
   }
 
-  // Numbers the blocks from 0 on; a buffer that names none has its own.
-  void GiveBlocks() {
+  // Numbers the blocks from 0; a buffer without a block gets one of its own.
+  void NumberBlocks() {
     std::map<int, std::pair<int, Space>> named;
     for (Buffer& buffer : program_.buffers) {
       if (buffer.block < 0) {
@@ -215,7 +171,7 @@ class Parser {
       if (it->second.second != buffer.space) Fail("a block in two spaces");
       buffer.block = it->second.first;
     }
-    // A weight stays what it is, and so does what the user gives and takes, from one run to the next.
+    // Weights, inputs and outputs keep their values from one run to the next.
     std::vector<int> held(static_cast<size_t>(program_.blocks), 0);
     for (const Buffer& buffer : program_.buffers) ++held[static_cast<size_t>(buffer.block)];
     auto check = [&](int index) {
@@ -230,12 +186,12 @@ class Parser {
     }
   }
 
-  // Runs both lists in thought: every wait must find its signal, and the feeding limits follow from the order.
+  // Simulates both lists: every wait must find its signal, and the order gives the limits of feeding.
   void PlanFeeding() {
     constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
     std::vector<size_t> cpu_signal(static_cast<size_t>(program_.events), kNowhere);
     std::vector<size_t> gpu_signal(static_cast<size_t>(program_.events), kNowhere);
-    auto note = [](const std::vector<Step>& steps, std::vector<size_t>* where) {
+    auto find_signals = [](const std::vector<Step>& steps, std::vector<size_t>* where) {
       for (size_t i = 0; i < steps.size(); ++i) {
         if (steps[i].what != Do::kSignal) continue;
         auto& slot = (*where)[static_cast<size_t>(steps[i].event)];
@@ -250,10 +206,10 @@ class Parser {
         if (awaited[static_cast<size_t>(step.event)]++ != 0) Fail("an event awaited twice");
       }
     }
-    note(program_.cpu, &cpu_signal);
-    note(program_.gpu, &gpu_signal);
+    find_signals(program_.cpu, &cpu_signal);
+    find_signals(program_.gpu, &gpu_signal);
 
-    // The GPU list may be enqueued up to the first wait for a CPU signal that lies more than kSignalsAhead ahead.
+    // The GPU list may be enqueued up to the first wait for a CPU signal more than kSignalsAhead ahead.
     std::vector<size_t> signals_before(program_.cpu.size() + 1, 0);
     for (size_t i = 0; i < program_.cpu.size(); ++i) {
       signals_before[i + 1] = signals_before[i] + (program_.cpu[i].what == Do::kSignal ? 1 : 0);
@@ -294,6 +250,6 @@ class Parser {
 
 }  // namespace
 
-Program Program::Parse(const std::string& json) { return Parser().Read(json); }
+Program Program::Parse(const picojson::value& json) { return Parser().Read(json); }
 
 }  // namespace tvm_codl

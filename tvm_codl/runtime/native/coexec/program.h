@@ -6,6 +6,7 @@
 #define TVM_CODL_COEXEC_PROGRAM_H_
 
 #include <dlpack/dlpack.h>
+#include <picojson.h>
 
 #include <cstdint>
 #include <string>
@@ -18,9 +19,9 @@ enum class Processor { kCpu, kGpu };
 // Who touches a buffer: one processor alone, or both.
 enum class Space { kCpu, kGpu, kShared };
 
-// Buffers of one block lie in one piece of memory, each from its byte `at` on.  Where they overlap, the lists never
-// need them at the same time: whoever wrote the program saw to that.  Where both processors have one memory, buffers
-// with a `common` lie together in one piece instead, each from that byte on.
+// Buffers of one block share one allocation, each from its byte `at` on.  Overlapping ones are never needed at the same
+// time: the program's writer guarantees that.  Where both processors share one memory, buffers with a `common` lie in
+// one common allocation instead, each from that byte on.
 struct Buffer {
   int64_t bytes = 0;
   Space space = Space::kCpu;
@@ -73,7 +74,7 @@ struct Port {
 
 struct Program {
   std::vector<Buffer> buffers;
-  int blocks = 0;  // every buffer has one of these, weights and ports one to themselves
+  int blocks = 0;  // weights and ports have one each to themselves
   std::vector<Weight> weights;
   std::vector<Region> regions;
   std::vector<Step> cpu;
@@ -85,7 +86,7 @@ struct Program {
   std::vector<size_t> feed_until;
 
   // Throws std::runtime_error that names the first thing wrong.
-  static Program Parse(const std::string& json);
+  static Program Parse(const picojson::value& json);
 };
 
 }  // namespace tvm_codl

@@ -1,4 +1,4 @@
-// Regions by themselves, for measuring: alone, and while the other processor works on another one.
+// Measures single regions: alone, and while the other processor works on another one.
 #include <algorithm>
 #include <set>
 
@@ -10,9 +10,9 @@ namespace {
 
 constexpr size_t kColdBytes = size_t{64} << 20;
 constexpr size_t kCacheLine = 64;
-// A sample of one is the mean of at most so many runs.
+// A sample is the mean of at most so many runs.
 constexpr int64_t kMostRuns = 64;
-// How often a sample is tried in which the GPU must not end before the CPU.
+// How often a sample is tried in which the GPU must outlast the CPU.
 constexpr int kAttempts = 16;
 
 }  // namespace
@@ -41,13 +41,13 @@ int64_t Executor::RunRegion(int region, int number) {
   return HostNow() - start;
 }
 
-void Executor::ChillCaches(int region, int64_t network_bytes) {
+void Executor::CoolCaches(int region, int64_t network_bytes) {
   // Read, not written: processors write long runs of bytes past their caches, which then keep what they held.
   if (cold_.empty()) cold_.assign(kColdBytes, 1);
   const size_t others = std::min(cold_.size(), static_cast<size_t>(std::max<int64_t>(network_bytes, 0)));
   unsigned sum = 0;
   for (size_t at = 0; at < others; at += kCacheLine) sum += cold_[at];
-  // What a region reads and is neither its weights nor written by it came from the operator before: that is warm.
+  // Inputs that are neither weights nor written here come from the operator before: these are warm.
   const auto& list = OnGpu(region) ? program_->gpu : program_->cpu;
   std::set<int> cold;
   for (const Weight& weight : program_->weights) cold.insert(weight.buffer);
@@ -66,81 +66,81 @@ void Executor::ChillCaches(int region, int64_t network_bytes) {
   }
 }
 
-std::vector<double> Executor::TimeRegion(int region, int repeat, double min_ms, int64_t network_bytes) {
-  std::lock_guard<std::mutex> lock(running_);
-  const CpuThreads::Scope as_chosen(cpu_threads_);
-  CheckRegion(region);
+int Executor::CountRuns(int region, double min_ms, int64_t* run_ns) {
+  *run_ns = std::max<int64_t>(RunRegion(region, 1), 1);
+  return static_cast<int>(std::clamp<int64_t>(static_cast<int64_t>(min_ms * 1e6) / *run_ns, 1, kMostRuns));
+}
+
+template <typename Take>
+std::vector<double> Executor::Sample(int repeat, const Take& take_ns) {
   std::vector<double> samples;
   samples.reserve(static_cast<size_t>(std::max(repeat, 0)));
+  for (int r = 0; r < repeat; ++r) samples.push_back(static_cast<double>(take_ns()) / 1e6);
+  return samples;
+}
+
+std::vector<double> Executor::TimeRegion(int region, int repeat, double min_ms, int64_t network_bytes) {
+  const CpuThreads::Scope chosen(cpu_threads_);
+  CheckRegion(region);
   try {
     RunRegion(region, 1);  // compiles kernels, touches memory
-    int number = 0;        // runs of a sample; 0: one, as inside a network
     if (min_ms > 0) {
-      const auto wanted = static_cast<int64_t>(min_ms * 1e6);
-      const int64_t one = std::max<int64_t>(RunRegion(region, 1), 1);
-      number = static_cast<int>(std::clamp<int64_t>(wanted / one, 1, kMostRuns));
+      int64_t run_ns = 0;
+      const int number = CountRuns(region, min_ms, &run_ns);
+      return Sample(repeat, [&] { return static_cast<double>(RunRegion(region, number)) / number; });
     }
-    for (int r = 0; r < repeat; ++r) {
-      if (number > 0) {
-        samples.push_back(static_cast<double>(RunRegion(region, number)) / number / 1e6);
-        continue;
-      }
-      ChillCaches(region, network_bytes);
-      const int64_t taken = OnGpu(region) ? gpu_->TimeRegionOnDevice(region, spin_us) : RunRegion(region, 1);
-      samples.push_back(static_cast<double>(taken) / 1e6);
-    }
+    return Sample(repeat, [&] {
+      CoolCaches(region, network_bytes);
+      return OnGpu(region) ? gpu_->TimeRegionOnDevice(region, spin_us) : RunRegion(region, 1);
+    });
   } catch (...) {
     if (gpu_) gpu_->Abandon();
     throw;
   }
-  return samples;
 }
 
 std::vector<double> Executor::TimeRegionBusy(int region, int other, int repeat, double min_ms) {
-  std::lock_guard<std::mutex> lock(running_);
-  const CpuThreads::Scope as_chosen(cpu_threads_);
+  const CpuThreads::Scope chosen(cpu_threads_);
   CheckRegion(region);
   if (other != kNobody) CheckRegion(other);
   if (other != kNobody && OnGpu(region) == OnGpu(other)) {
     throw std::runtime_error("both regions are on one processor: they cannot run at the same time");
   }
-  std::vector<double> samples;
-  samples.reserve(static_cast<size_t>(std::max(repeat, 0)));
-  RunRegion(region, 1);
-  const int64_t one = std::max<int64_t>(RunRegion(region, 1), 1);
-  const auto wanted = static_cast<int64_t>(min_ms * 1e6);
-  const int number = static_cast<int>(std::clamp<int64_t>(wanted / one, 1, kMostRuns));
   try {
-    for (int r = 0; r < repeat; ++r) {
-      samples.push_back(OnGpu(region) ? BesideCpu(region, other, number) : BesideGpu(region, other, number, one));
-    }
+    RunRegion(region, 1);
+    int64_t run_ns = 0;
+    const int number = CountRuns(region, min_ms, &run_ns);
+    return Sample(repeat, [&] {
+      return OnGpu(region) ? TimeGpuBusy(region, other, number) : TimeCpuBusy(region, other, number, run_ns);
+    });
   } catch (...) {
     if (gpu_) gpu_->Abandon();
     throw;
   }
-  return samples;
 }
 
-double Executor::BesideCpu(int region, int other, int number) {
+// Nanoseconds for one run on the GPU.
+double Executor::TimeGpuBusy(int region, int other, int number) {
   const int laps = std::clamp(number + 1, 2, std::max(gpu_->MostRuns(region), 2));
   const GpuList::Laps running = gpu_->StartLaps(region, laps);
-  // This thread is the CPU's: it works until the GPU is done, and then asks the GPU's own clock.
+  // This thread is the CPU's: it works until the GPU is done, then reads the GPU's own clock.
   while (other != kNobody && !gpu_->Done(running.last)) RunOnCpu(other);
-  return static_cast<double>(gpu_->FinishLaps(running, spin_us)) / (laps - 1) / 1e6;
+  return static_cast<double>(gpu_->FinishLaps(running, spin_us)) / (laps - 1);
 }
 
-double Executor::BesideGpu(int region, int other, int number, int64_t one) {
-  if (other == kNobody) return static_cast<double>(RunRegion(region, number)) / number / 1e6;
+// Nanoseconds for one run on the CPU.
+double Executor::TimeCpuBusy(int region, int other, int number, int64_t run_ns) {
+  if (other == kNobody) return static_cast<double>(RunRegion(region, number)) / number;
   const int most = std::max(gpu_->MostRuns(other), 2);
-  const int64_t each = std::max<int64_t>(RunRegion(other, 4) / 4, 1);
-  int laps = static_cast<int>(std::clamp<int64_t>(2 * one * number / each + 2, 2, most));
+  const int64_t other_ns = std::max<int64_t>(RunRegion(other, 4) / 4, 1);
+  int laps = static_cast<int>(std::clamp<int64_t>(2 * run_ns * number / other_ns + 2, 2, most));
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const GpuList::Laps running = gpu_->StartLaps(other, laps);
     gpu_->Await(running.first, spin_us);
     const int64_t taken = RunRegion(region, number);
     const bool busy = !gpu_->Done(running.last);
     gpu_->FinishLaps(running, spin_us);
-    if (busy) return static_cast<double>(taken) / number / 1e6;
+    if (busy) return static_cast<double>(taken) / number;
     // The GPU was done before the CPU: give it more to do, or else the CPU less.
     if (laps == most) number = std::max(number / 2, 1);
     laps = std::min(2 * laps, most);

@@ -1,9 +1,6 @@
 #include "roaming.h"
 
-#include <sched.h>
-
 #include <cstdlib>
-#include <optional>
 
 #include "../opencl/affinity.h"
 
@@ -17,9 +14,9 @@ thread_local cpu_set_t home, wide;
 }  // namespace
 
 void LeaveCpu() {
-  static const std::optional<cpu_set_t> of_gpu = ParseCores(std::getenv("CODL_GPU_CORES"));
-  if (away || !of_gpu || sched_getaffinity(0, sizeof(home), &home) != 0) return;
-  CPU_OR(&wide, &home, &*of_gpu);
+  static const cpu_set_t gpu_cores = ParseCores(std::getenv("CODL_GPU_CORES"));
+  if (away || CPU_COUNT(&gpu_cores) == 0 || sched_getaffinity(0, sizeof(home), &home) != 0) return;
+  CPU_OR(&wide, &home, &gpu_cores);
   away = sched_setaffinity(0, sizeof(wide), &wide) == 0;
 }
 
@@ -27,7 +24,7 @@ void ReturnToCpu() {
   if (!away) return;
   away = false;
   cpu_set_t now;
-  // Where somebody else has moved the thread meanwhile, that holds.
+  // If somebody else has moved the thread meanwhile, that stands.
   if (sched_getaffinity(0, sizeof(now), &now) == 0 && CPU_EQUAL(&now, &wide)) {
     sched_setaffinity(0, sizeof(home), &home);
   }

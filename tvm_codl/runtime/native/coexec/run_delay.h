@@ -1,4 +1,4 @@
-// How long this thread could have run and had no core: other processes' doing, where there are enough cores for ours.
+// How long this thread waited for a core because of other processes.
 #ifndef TVM_CODL_COEXEC_RUN_DELAY_H_
 #define TVM_CODL_COEXEC_RUN_DELAY_H_
 
@@ -6,7 +6,7 @@
 
 namespace tvm_codl {
 
-// Nanoseconds since the thread began, from the kernel's /proc/thread-self/schedstat; 0 always where there is none.
+// Nanoseconds since the thread began, from the kernel's /proc/thread-self/schedstat; always 0 without that file.
 int64_t RunDelay();
 
 }  // namespace tvm_codl

@@ -1,4 +1,4 @@
-// What happened when, on both processors, in one clock.
+// The events of a run on both processors, in one clock.
 #ifndef TVM_CODL_COEXEC_TIMELINE_H_
 #define TVM_CODL_COEXEC_TIMELINE_H_
 
@@ -13,7 +13,7 @@ inline int64_t HostNow() {
       .count();
 }
 
-// What the CPU spends on the GPU is its own kind: enqueueing commands for it, and telling it that something is done.
+// kFeed and kSignal are the CPU's work for the GPU: enqueueing commands, and signalling that something is done.
 enum class Kind : uint8_t { kKernel, kWait, kShare, kFeed, kSignal };
 
 struct Span {

@@ -9,16 +9,6 @@ using tvm::runtime::NDArray;
 
 namespace {
 
-// What may be asked of shared virtual memory; OpenCL's largest type has this size.
-constexpr cl_uint kSvmAlignment = 128;
-
-Queue NewQueue(const OpenCLDevice& device) {
-  cl_int status = CL_SUCCESS;
-  Queue queue(clCreateCommandQueue(device.context, device.device, 0, &status));
-  Check(status, "clCreateCommandQueue");
-  return queue;
-}
-
 // OpenCL has no empty buffers.
 size_t Room(int64_t bytes) { return static_cast<size_t>(std::max<int64_t>(bytes, 1)); }
 
@@ -81,8 +71,7 @@ void WeightStore::Write(const Weight& weight, Form form, Copy* copy) {
   const size_t room = Room(weight.bytes);
   const auto bytes = static_cast<size_t>(weight.bytes);
   if (form == Form::kSvm) {
-    copy->address = clSVMAlloc(device.context, CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER, room, kSvmAlignment);
-    if (copy->address == nullptr) throw std::runtime_error("no shared memory for " + std::to_string(room) + " bytes");
+    copy->address = AllocateSvm(device.context, room);
     std::memcpy(copy->address, weight.host->data, bytes);
     return;
   }
@@ -90,13 +79,13 @@ void WeightStore::Write(const Weight& weight, Form form, Copy* copy) {
   const cl_mem_flags flags = CL_MEM_READ_WRITE | (form == Form::kMappable ? CL_MEM_ALLOC_HOST_PTR : 0);
   copy->mem.reset(clCreateBuffer(device.context, flags, room, nullptr, &status));
   Check(status, "clCreateBuffer");
-  const Queue queue = NewQueue(device);
+  const Queue queue = NewQueue(device.context, device.device);
   if (bytes != 0) {
     Check(clEnqueueWriteBuffer(queue.get(), copy->mem.get(), CL_TRUE, 0, bytes, weight.host->data, 0, nullptr, nullptr),
           "clEnqueueWriteBuffer");
   }
   if (form == Form::kMappable) {
-    // Nobody writes it again, so both may read it while it is mapped.
+    // Nobody writes it again, so both processors may read it while it is mapped.
     copy->address =
         clEnqueueMapBuffer(queue.get(), copy->mem.get(), CL_TRUE, CL_MAP_READ, 0, room, 0, nullptr, nullptr, &status);
     Check(status, "clEnqueueMapBuffer");
@@ -106,11 +95,11 @@ void WeightStore::Write(const Weight& weight, Form form, Copy* copy) {
 void WeightStore::ReadBack(Weight* weight) {
   NDArray host = NDArray::Empty(tvm::runtime::ShapeTuple(weight->shape), weight->dtype, DLDevice{kDLCPU, 0});
   const auto bytes = static_cast<size_t>(weight->bytes);
-  const Copy& copy = weight->copies.begin()->second;  // one there is: the array is only given up for it
+  const Copy& copy = weight->copies.begin()->second;  // exists: the array is freed only after a copy
   if (copy.address != nullptr) {
     std::memcpy(host->data, copy.address, bytes);
   } else if (bytes != 0) {
-    const Queue queue = NewQueue(copy.device);
+    const Queue queue = NewQueue(copy.device.context, copy.device.device);
     Check(clEnqueueReadBuffer(queue.get(), copy.mem.get(), CL_TRUE, 0, bytes, host->data, 0, nullptr, nullptr),
           "clEnqueueReadBuffer");
   }

@@ -1,4 +1,4 @@
-// A library's weights, held once for each memory that needs them, however many executors read them there.
+// A library's weights, held once in each memory that needs them, shared by all its executors.
 #ifndef TVM_CODL_COEXEC_WEIGHTS_H_
 #define TVM_CODL_COEXEC_WEIGHTS_H_
 
@@ -21,7 +21,7 @@ struct OpenCLDevice {
   int id = 0;
 };
 
-// Thread-safe.  What it gives lives as long as it does.
+// Thread-safe.  Places stay valid as long as the store lives.
 class WeightStore {
  public:
   using Named = std::pair<std::string, tvm::runtime::NDArray>;
@@ -43,15 +43,15 @@ class WeightStore {
   WeightStore(const WeightStore&) = delete;
   WeightStore& operator=(const WeightStore&) = delete;
 
-  // All throw std::runtime_error for a name that is none of these, and where the device fails.
+  // All throw std::runtime_error for an unknown name and for a failure of the device.
   int64_t Bytes(const std::string& name) const;
-  // In the CPU's memory: the array that the library was loaded with, or, where that was given up, a copy that is kept.
+  // In the CPU's memory: the loaded array or, if that was freed, a copy.
   tvm::runtime::NDArray OnHost(const std::string& name);
-  // On a device; the CPU's array is given up if nobody else holds it.
+  // On a device; frees the CPU's array if nobody else holds it.
   Place OnDevice(const std::string& name, const OpenCLDevice& device, Form form);
 
   const std::vector<std::string>& names() const { return names_; }
-  // All that is held, in bytes.
+  // Bytes held in all memories.
   int64_t HeldBytes() const;
 
  private:

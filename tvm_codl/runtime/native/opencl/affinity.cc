@@ -4,32 +4,49 @@
 
 namespace tvm_codl {
 
-std::optional<cpu_set_t> ParseCores(const char* cores) {
-  if (cores == nullptr || *cores == '\0') return std::nullopt;
-  cpu_set_t wanted;
-  CPU_ZERO(&wanted);
-  for (const char* at = cores; *at != '\0';) {
+cpu_set_t ParseCores(const char* text) {
+  cpu_set_t cores = ToCpuSet({});
+  while (text != nullptr && *text != '\0') {
     char* end = nullptr;
-    const long core = std::strtol(at, &end, 10);
-    if (end == at || core < 0 || core >= CPU_SETSIZE) return std::nullopt;
-    CPU_SET(static_cast<size_t>(core), &wanted);
-    at = *end == ',' ? end + 1 : end;
-    if (*end != ',' && *end != '\0') return std::nullopt;
+    const long first = std::strtol(text, &end, 10);
+    bool number = end != text;
+    long last = first;
+    if (number && *end == '-') {
+      text = end + 1;
+      last = std::strtol(text, &end, 10);
+      number = end != text;
+    }
+    if (!number || first < 0 || last >= CPU_SETSIZE || (*end != ',' && *end != '\0')) return ToCpuSet({});
+    for (long core = first; core <= last; ++core) CPU_SET(static_cast<size_t>(core), &cores);
+    text = *end == ',' ? end + 1 : end;
   }
-  return wanted;
+  return cores;
 }
 
-ScopedAffinity::ScopedAffinity(const char* cores) {
-  if (const auto wanted = ParseCores(cores)) Change(*wanted);
+cpu_set_t ToCpuSet(const std::vector<int>& cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) CPU_SET(static_cast<size_t>(core), &set);
+  return set;
 }
 
-ScopedAffinity::ScopedAffinity(const cpu_set_t* cores) {
-  if (cores != nullptr) Change(*cores);
+std::vector<int> ToCores(const cpu_set_t& set) {
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(static_cast<size_t>(core), &set)) cores.push_back(core);
+  }
+  return cores;
 }
 
-void ScopedAffinity::Change(const cpu_set_t& wanted) {
-  if (sched_getaffinity(0, sizeof(before_), &before_) != 0) return;
-  changed_ = sched_setaffinity(0, sizeof(wanted), &wanted) == 0;
+cpu_set_t AllowedCores() {
+  cpu_set_t allowed = ToCpuSet({});
+  sched_getaffinity(0, sizeof(allowed), &allowed);
+  return allowed;
+}
+
+ScopedAffinity::ScopedAffinity(const cpu_set_t& cores) {
+  if (CPU_COUNT(&cores) == 0 || sched_getaffinity(0, sizeof(before_), &before_) != 0) return;
+  changed_ = sched_setaffinity(0, sizeof(cores), &cores) == 0;
 }
 
 ScopedAffinity::~ScopedAffinity() {

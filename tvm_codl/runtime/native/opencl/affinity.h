@@ -1,30 +1,30 @@
-// Which cores a thread may run on, for the length of a scope.
+// Sets of CPU cores, and the cores that a thread may run on within a scope.
 #ifndef TVM_CODL_OPENCL_AFFINITY_H_
 #define TVM_CODL_OPENCL_AFFINITY_H_
 
 #include <sched.h>
 
-#include <optional>
+#include <vector>
 
 namespace tvm_codl {
 
-// The cores of a comma-separated list ("1" or "2,3"); nothing for null, an empty list and a malformed one.
-std::optional<cpu_set_t> ParseCores(const char* cores);
+// Linux's list format: "0-3,6" is 0, 1, 2, 3, 6.  Empty for null and for malformed text.
+cpu_set_t ParseCores(const char* text);
+cpu_set_t ToCpuSet(const std::vector<int>& cores);
+std::vector<int> ToCores(const cpu_set_t& set);
+// The cores that this thread may run on.
+cpu_set_t AllowedCores();
 
 class ScopedAffinity {
  public:
-  // Where ParseCores finds nothing, the affinity is left alone.
-  explicit ScopedAffinity(const char* cores);
-  // Null leaves it alone too.
-  explicit ScopedAffinity(const cpu_set_t* cores);
+  // An empty set leaves the affinity as it is.
+  explicit ScopedAffinity(const cpu_set_t& cores);
   ~ScopedAffinity();
   ScopedAffinity(const ScopedAffinity&) = delete;
   ScopedAffinity& operator=(const ScopedAffinity&) = delete;
   bool changed() const { return changed_; }
 
  private:
-  void Change(const cpu_set_t& wanted);
-
   cpu_set_t before_;
   bool changed_ = false;
 };

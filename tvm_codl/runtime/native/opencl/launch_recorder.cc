@@ -9,7 +9,7 @@ thread_local LaunchRecorder* current_recorder = nullptr;
 LaunchRecorder::LaunchRecorder() : outer_(current_recorder) { current_recorder = this; }
 LaunchRecorder::~LaunchRecorder() {
   current_recorder = outer_;
-  for (cl_mem mem : released_) clReleaseMemObject(mem);  // nobody took them: the recorded call failed
+  for (cl_mem mem : released_) clReleaseMemObject(mem);  // not taken: the recorded call failed
 }
 LaunchRecorder* LaunchRecorder::Current() { return current_recorder; }
 

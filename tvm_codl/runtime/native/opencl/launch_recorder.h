@@ -1,7 +1,7 @@
-// Recording kernel launches instead of making them.
+// Records kernel launches instead of making them.
 //
-// A TVM host stub computes the launch sizes and arguments of its kernels anew at every call.  With static shapes
-// they never change, so the co-executor calls each stub once, at load, under a recorder, and replays the launches.
+// TVM's host code computes the launch sizes and arguments of its kernels in every call.  With static shapes they never
+// change, so the co-executor calls each function once, at load, under a recorder, and replays the launches.
 #ifndef TVM_CODL_OPENCL_LAUNCH_RECORDER_H_
 #define TVM_CODL_OPENCL_LAUNCH_RECORDER_H_
 
@@ -26,7 +26,7 @@ struct RecordedLaunch {
 class LaunchRecorder {
  public:
   LaunchRecorder();   // becomes this thread's recorder
-  ~LaunchRecorder();  // gives recording up
+  ~LaunchRecorder();  // ends the recording
   LaunchRecorder(const LaunchRecorder&) = delete;
   LaunchRecorder& operator=(const LaunchRecorder&) = delete;
 
@@ -35,7 +35,7 @@ class LaunchRecorder {
   void SetArg(cl_kernel kernel, cl_uint index, size_t size, const void* value);
   void Launch(cl_kernel kernel, cl_uint dims, const size_t* global, const size_t* local);
   std::vector<RecordedLaunch> Take() { return std::move(launches_); }
-  // A buffer that is given up while it is recorded may stand in a launch; whoever takes the list releases it.
+  // A recorded launch may name a buffer that was released meanwhile; the caller of TakeReleased releases it.
   void Release(cl_mem mem) { released_.push_back(mem); }
   std::vector<cl_mem> TakeReleased() { return std::exchange(released_, {}); }
 

@@ -1,22 +1,22 @@
 // The OpenCL entry points that the plugin uses, forwarded to a library that is found at run time.
 //
-// A phone's vendor library is not there at link time, and pip's OpenCL loader has a name of its own, so nothing links
-// against libOpenCL.  CODL_OPENCL_LIBRARY names it; else the usual names are tried.  Some calls do more than forward:
-// launches go to this thread's LaunchRecorder while one is active, and so do buffers that are released then; the first
-// platform query runs with the affinity of CODL_GPU_CORES, which the driver's worker threads inherit (a CPU driver's
-// workers would else share the core of the thread that asked).  And kernels are compiled under one name (nameless.h).
+// A phone's vendor library is missing at link time, and pip's OpenCL loader has another name, so nothing links against
+// libOpenCL.  CODL_OPENCL_LIBRARY names it; otherwise the usual names are tried.  Some calls do more than forward:
+// - Launches and buffer releases go to this thread's LaunchRecorder while one is active.
+// - The first platform query runs with the affinity of CODL_GPU_CORES, which the driver's worker threads inherit.
+//   Otherwise a CPU driver's workers would share the core of the calling thread.
+// - Kernels are compiled under one name (kernel_names.h).
 #include <CL/cl.h>
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <stdexcept>
 #include <string>
 
 #include "affinity.h"
+#include "kernel_names.h"
 #include "launch_recorder.h"
-#include "nameless.h"
 
 namespace {
 
@@ -40,17 +40,15 @@ void* Symbol(const char* name) {
   return symbol;
 }
 
-// The affinity wanted for the driver's threads holds from the first platform query to the first context.
+// The affinity for the driver's threads holds from the first platform query to the first context.
 std::once_flag pin_once;
 tvm_codl::ScopedAffinity* pinned = nullptr;
 void PinDriver() {
   std::call_once(pin_once, [] {
-    const char* cores = std::getenv("CODL_GPU_CORES");
-    if (cores == nullptr || *cores == '\0') return;
-    // PoCL else starts a worker for every core of the machine, and they would crowd on the ones named.
-    const std::string list(cores);
-    const auto count = std::to_string(1 + std::count(list.begin(), list.end(), ','));
-    setenv("POCL_MAX_PTHREAD_COUNT", count.c_str(), 0);
+    const cpu_set_t cores = tvm_codl::ParseCores(std::getenv("CODL_GPU_CORES"));
+    if (CPU_COUNT(&cores) == 0) return;
+    // Otherwise PoCL starts a worker for every core of the machine, and they crowd on these.
+    setenv("POCL_MAX_PTHREAD_COUNT", std::to_string(CPU_COUNT(&cores)).c_str(), 0);
     pinned = new tvm_codl::ScopedAffinity(cores);
   });
 }
@@ -112,23 +110,23 @@ extern "C" CL_API_ENTRY cl_program CL_API_CALL clCreateProgramWithSource(cl_cont
       reinterpret_cast<decltype(&clCreateProgramWithSource)>(Symbol("clCreateProgramWithSource"));
   if (count != 1) return entry(context, count, strings, lengths, error);
   std::string source = lengths != nullptr && lengths[0] != 0 ? std::string(strings[0], lengths[0]) : strings[0];
-  std::string name = tvm_codl::MakeNameless(&source);
+  std::string name = tvm_codl::UseCommonName(&source);
   const char* text = source.c_str();
   const size_t length = source.size();
   cl_program program = entry(context, 1, &text, &length, error);
-  if (program != nullptr && !name.empty()) tvm_codl::Nameless::Global().Add(program, std::move(name));
+  if (program != nullptr && !name.empty()) tvm_codl::KernelNames::Global().Add(program, std::move(name));
   return program;
 }
 
 extern "C" CL_API_ENTRY cl_kernel CL_API_CALL clCreateKernel(cl_program program, const char* name, cl_int* error) {
   static auto* const entry = reinterpret_cast<decltype(&clCreateKernel)>(Symbol("clCreateKernel"));
-  return entry(program, tvm_codl::Nameless::Global().NameIn(program, name), error);
+  return entry(program, tvm_codl::KernelNames::Global().NameIn(program, name), error);
 }
 
 extern "C" CL_API_ENTRY cl_int CL_API_CALL clReleaseProgram(cl_program program) {
   static auto* const entry = reinterpret_cast<decltype(&clReleaseProgram)>(Symbol("clReleaseProgram"));
-  // Only TVM's module releases a program, once, at its end; a later program may have the same address.
-  tvm_codl::Nameless::Global().Remove(program);
+  // TVM's module releases a program once, at its end; a later program may have the same address.
+  tvm_codl::KernelNames::Global().Remove(program);
   return entry(program);
 }
 
@@ -174,6 +172,8 @@ FORWARD(cl_int, clGetProgramInfo, (cl_program p, cl_program_info k, size_t n, vo
 FORWARD(cl_int, clGetProgramBuildInfo,
         (cl_program p, cl_device_id d, cl_program_build_info k, size_t n, void* v, size_t* r), (p, d, k, n, v, r))
 FORWARD(cl_int, clGetKernelInfo, (cl_kernel k, cl_kernel_info i, size_t n, void* v, size_t* r), (k, i, n, v, r))
+FORWARD(cl_int, clGetKernelWorkGroupInfo,
+        (cl_kernel k, cl_device_id d, cl_kernel_work_group_info i, size_t n, void* v, size_t* r), (k, d, i, n, v, r))
 FORWARD(cl_int, clReleaseKernel, (cl_kernel k), (k))
 FORWARD(cl_int, clSetKernelArgSVMPointer, (cl_kernel k, cl_uint i, const void* v), (k, i, v))
 FORWARD(void*, clSVMAlloc, (cl_context c, cl_svm_mem_flags f, size_t n, cl_uint a), (c, f, n, a))

@@ -19,7 +19,7 @@ import org.tvmcodl.rpc.serve.SessionEvent;
 import org.tvmcodl.rpc.serve.SessionProcess;
 import org.tvmcodl.rpc.serve.Settings;
 
-/** The supervisor's side of {@link SessionService}: binding starts its process, and a lost binding is its end. */
+/** The supervisor's side of {@link SessionService}: binding starts its process, a lost binding is its end. */
 final class BoundSession implements SessionProcess {
     /** As the manifest names it, after the package. */
     private static final String PROCESS = ":session";
@@ -83,7 +83,7 @@ final class BoundSession implements SessionProcess {
         }
     }
 
-    /** Code that a client sent may have made the message: what is no event is a failure of its session, not of ours. */
+    /** A client's code may have made the message: anything but an event is a failure of its session, not ours. */
     private static SessionEvent eventOf(Message message) {
         try {
             return SessionEvent.parse(message.getData().getString(SessionService.LINE));
@@ -98,7 +98,7 @@ final class BoundSession implements SessionProcess {
         if (over) {
             return;
         }
-        // By its pid: a session that hangs cannot be asked to end.
+        // By its pid: a hung session does not answer.
         Context application = context.getApplicationContext();
         ActivityManager manager = (ActivityManager) application.getSystemService(Context.ACTIVITY_SERVICE);
         List<ActivityManager.RunningAppProcessInfo> own = manager.getRunningAppProcesses();
@@ -112,7 +112,7 @@ final class BoundSession implements SessionProcess {
         end("it was ended");
     }
 
-    /** Once: unbinds, or Android would start the process again by itself, and with nobody listening. */
+    /** Once.  Unbinds, or Android would start the process again by itself. */
     private void end(final String how) {
         if (over) {
             return;

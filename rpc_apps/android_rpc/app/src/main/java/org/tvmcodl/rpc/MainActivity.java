@@ -24,6 +24,9 @@ import org.tvmcodl.rpc.serve.Supervisor;
 
 /** The one screen: settings, a button that starts and stops, the status and the last error. */
 public final class MainActivity extends Activity implements Supervisor.Watcher {
+    /** In the order of {@link Mode}. */
+    private static final int[] MODES = {R.id.mode_proxy, R.id.mode_tracker, R.id.mode_listen};
+
     private ServerService.Local server;
     private boolean serving;
 
@@ -96,7 +99,7 @@ public final class MainActivity extends Activity implements Supervisor.Watcher {
         }
     }
 
-    /** Serving works without the permission; the notification is not seen then. */
+    /** Serving also works without the permission, and without the notification. */
     private void askToNotify() {
         if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.TIRAMISU
                 && checkSelfPermission(Manifest.permission.POST_NOTIFICATIONS) != PackageManager.PERMISSION_GRANTED) {
@@ -106,16 +109,16 @@ public final class MainActivity extends Activity implements Supervisor.Watcher {
 
     private Settings typed() throws SettingsError {
         int checked = ((RadioGroup) findViewById(R.id.mode)).getCheckedRadioButtonId();
-        Mode mode = checked == R.id.mode_tracker ? Mode.TRACKER : checked == R.id.mode_listen ? Mode.LISTEN : Mode.PROXY;
+        Mode mode = Mode.PROXY;
+        for (Mode each : Mode.values()) {
+            mode = MODES[each.ordinal()] == checked ? each : mode;
+        }
         return Settings.of(
                 mode.word(), textOf(R.id.host), textOf(R.id.port), textOf(R.id.key), textOf(R.id.limit));
     }
 
     private void fill(Settings settings) {
-        int mode = settings.mode == Mode.TRACKER
-                ? R.id.mode_tracker
-                : settings.mode == Mode.LISTEN ? R.id.mode_listen : R.id.mode_proxy;
-        ((RadioGroup) findViewById(R.id.mode)).check(mode);
+        ((RadioGroup) findViewById(R.id.mode)).check(MODES[settings.mode.ordinal()]);
         text(R.id.host).setText(settings.host);
         text(R.id.port).setText(String.valueOf(settings.port));
         text(R.id.key).setText(settings.key);
@@ -125,13 +128,13 @@ public final class MainActivity extends Activity implements Supervisor.Watcher {
     private EditText fieldOf(Settings.Field field) {
         switch (field) {
             case PORT:
-                return (EditText) findViewById(R.id.port);
+                return findViewById(R.id.port);
             case KEY:
-                return (EditText) findViewById(R.id.key);
+                return findViewById(R.id.key);
             case LIMIT:
-                return (EditText) findViewById(R.id.limit);
+                return findViewById(R.id.limit);
             default:
-                return (EditText) findViewById(R.id.host);
+                return findViewById(R.id.host);
         }
     }
 
@@ -147,7 +150,7 @@ public final class MainActivity extends Activity implements Supervisor.Watcher {
     public void changed(Status status) {
         serving = status.state != State.STOPPED;
         ((Button) findViewById(R.id.toggle)).setText(serving ? R.string.stop : R.string.start);
-        text(R.id.state).setText(StateWords.of(this, status.state));
+        text(R.id.state).setText(getResources().getStringArray(R.array.states)[status.state.ordinal()]);
         text(R.id.detail).setText(status.detail);
         text(R.id.counts).setText(getString(R.string.counts, status.served, status.crashed, status.hung));
         text(R.id.error).setText(

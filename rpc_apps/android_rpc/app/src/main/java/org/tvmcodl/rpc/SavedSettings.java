@@ -2,52 +2,35 @@ package org.tvmcodl.rpc;
 
 import android.content.Context;
 import android.content.SharedPreferences;
-import org.tvmcodl.rpc.serve.Mode;
+import android.text.TextUtils;
 import org.tvmcodl.rpc.serve.Settings;
 import org.tvmcodl.rpc.serve.SettingsError;
 
 /** The settings of the last start, which the screen shows at the next. */
 final class SavedSettings {
     private static final String WORDS = "settings";
-    private static final String DEFAULT_KEY = "android";
 
-    private final SharedPreferences kept;
+    /** For a phone on a USB cable. */
+    private static final String DEFAULT = "proxy 127.0.0.1 9090 android 3600";
+
+    private final SharedPreferences preferences;
 
     SavedSettings(Context context) {
-        kept = context.getSharedPreferences("server", Context.MODE_PRIVATE);
+        preferences = context.getSharedPreferences("server", Context.MODE_PRIVATE);
     }
 
     void save(Settings settings) {
-        kept.edit().putString(WORDS, join(settings.words())).apply();
+        preferences.edit().putString(WORDS, TextUtils.join(" ", settings.words())).apply();
     }
 
     Settings load() {
-        try {
-            return Settings.parse(kept.getString(WORDS, "").split(" "));
-        } catch (SettingsError none) {
-            return usual();
+        for (String words : new String[] {preferences.getString(WORDS, DEFAULT), DEFAULT}) {
+            try {
+                return Settings.parse(words.split(" "));
+            } catch (SettingsError unusable) {
+                // the default is not
+            }
         }
-    }
-
-    /** For a phone on a USB cable. */
-    private static Settings usual() {
-        try {
-            return Settings.of(
-                    Mode.PROXY.word(),
-                    Settings.DEFAULT_HOST,
-                    Integer.toString(Settings.DEFAULT_PORT),
-                    DEFAULT_KEY,
-                    Integer.toString(Settings.DEFAULT_LIMIT_S));
-        } catch (SettingsError error) {
-            throw new AssertionError(error);
-        }
-    }
-
-    private static String join(String[] words) {
-        StringBuilder joined = new StringBuilder(words[0]);
-        for (int i = 1; i < words.length; i++) {
-            joined.append(' ').append(words[i]);
-        }
-        return joined.toString();
+        throw new AssertionError(DEFAULT);
     }
 }

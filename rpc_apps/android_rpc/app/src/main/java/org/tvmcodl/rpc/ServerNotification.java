@@ -11,7 +11,7 @@ import android.content.pm.ServiceInfo;
 import android.os.Build;
 import org.tvmcodl.rpc.serve.Status;
 
-/** What a foreground service has to show: its state, the last error, and a button that stops it. */
+/** The foreground service's notification: its state, the last error, and a button that stops it. */
 final class ServerNotification {
     static final int ID = 1;
     private static final String CHANNEL = "serving";
@@ -22,7 +22,7 @@ final class ServerNotification {
         this.service = service;
         if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.O) {
             String name = service.getString(R.string.channel);
-            // Low: it makes no sound each time that a session begins.
+            // Low: no sound at each session's start.
             manager().createNotificationChannel(
                     new NotificationChannel(CHANNEL, name, NotificationManager.IMPORTANCE_LOW));
         }
@@ -30,18 +30,18 @@ final class ServerNotification {
 
     void startForeground(Status status) {
         if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.UPSIDE_DOWN_CAKE) {
-            service.startForeground(ID, made(status), ServiceInfo.FOREGROUND_SERVICE_TYPE_SPECIAL_USE);
+            service.startForeground(ID, build(status), ServiceInfo.FOREGROUND_SERVICE_TYPE_SPECIAL_USE);
         } else {
-            service.startForeground(ID, made(status));
+            service.startForeground(ID, build(status));
         }
     }
 
     void show(Status status) {
-        manager().notify(ID, made(status));
+        manager().notify(ID, build(status));
     }
 
-    @SuppressWarnings("deprecation") // the constructor and the action that Android 7 knows
-    private Notification made(Status status) {
+    @SuppressWarnings("deprecation") // for Android 7
+    private Notification build(Status status) {
         Notification.Builder builder = Build.VERSION.SDK_INT >= Build.VERSION_CODES.O
                 ? new Notification.Builder(service, CHANNEL)
                 : new Notification.Builder(service);
@@ -49,7 +49,7 @@ final class ServerNotification {
         Intent stop = new Intent(service, ServerService.class).setAction(ServerService.STOP);
         int flags = PendingIntent.FLAG_IMMUTABLE | PendingIntent.FLAG_UPDATE_CURRENT;
         return builder.setSmallIcon(R.drawable.serving)
-                .setContentTitle(StateWords.of(service, status.state))
+                .setContentTitle(service.getResources().getStringArray(R.array.states)[status.state.ordinal()])
                 .setContentText(status.lastError.isEmpty() ? status.detail : status.lastError)
                 .setContentIntent(PendingIntent.getActivity(service, 0, open, flags))
                 .addAction(new Notification.Action.Builder(

@@ -19,7 +19,7 @@ import org.tvmcodl.rpc.serve.Supervisor;
 public final class ServerService extends Service {
     static final String STOP = "org.tvmcodl.rpc.STOP";
 
-    /** Extras of the intent that starts it; those that are missing are as they were last. */
+    /** Extras of the intent that starts it; missing ones are as in the last start. */
     static final String[] EXTRAS = {"mode", "host", "port", "key", "limit"};
 
     private static final String TAG = "codl-server";
@@ -45,7 +45,7 @@ public final class ServerService extends Service {
     private PowerManager.WakeLock awake;
     private Supervisor.Watcher screen;
 
-    /** What starts it with these settings. */
+    /** The intent that starts it with these settings. */
     static Intent startIntent(Context context, Settings settings) {
         Intent intent = new Intent(context, ServerService.class);
         String[] words = settings.words();
@@ -77,7 +77,7 @@ public final class ServerService extends Service {
 
     @Override
     public int onStartCommand(Intent intent, int flags, int startId) {
-        // First, and to stop too: Android ends an app that was started in the foreground and does not say so.
+        // First, and for STOP too: Android ends an app that does not enter the foreground after such a start.
         boolean allowed = enterForeground();
         if (!allowed || (intent != null && STOP.equals(intent.getAction()))) {
             supervisor.stop();
@@ -98,14 +98,14 @@ public final class ServerService extends Service {
                 return end();
             }
             Log.e(TAG, "goes on as before: " + error.getMessage());
-            // Not the wrong intent again: without one it takes the settings that were saved.
+            // Not this intent again: without one it takes the saved settings.
             return START_STICKY;
         }
-        // Where Android had to end this process, it starts it again with the same intent.
+        // If Android ends this process, it starts it again with the same intent.
         return START_REDELIVER_INTENT;
     }
 
-    /** False where Android 12 and later refuse it: after a restart by the system, with the app in the background. */
+    /** False if Android 12 or later refuses it: after a restart by the system, with the app in the background. */
     private boolean enterForeground() {
         try {
             notification.startForeground(supervisor.status());

@@ -20,9 +20,9 @@ import org.tvmcodl.rpc.serve.SessionEvent;
 import org.tvmcodl.rpc.serve.Settings;
 import org.tvmcodl.rpc.serve.SettingsError;
 
-/** One session, in the process ":session", which ends with it: what a client broke is gone with it too. */
+/** One session, in the process ":session", which ends with it and with whatever a client broke. */
 public final class SessionService extends Service {
-    /** To this service: serve, with these words as settings, and tell {@code replyTo}. */
+    /** To this service: serve with these words as settings; events go to {@code replyTo}. */
     static final int SERVE = 1;
 
     /** From this service: an event, as its line. */
@@ -56,27 +56,27 @@ public final class SessionService extends Service {
     }
 
     private void serve(final String[] words, final Messenger supervisor) {
-        // Not on the main thread: a session that blocks it would be reported to the user as not responding.
+        // Not on the main thread: Android reports an app that blocks it.
         new Thread("session") {
             @Override
             public void run() {
                 try {
                     Settings settings = Settings.parse(words);
-                    Session.run(settings, new File(getCacheDir(), "session"), DESCRIPTORS, new Session.Ear() {
+                    Session.run(settings, new File(getCacheDir(), "session"), DESCRIPTORS, new Session.EventListener() {
                         @Override
-                        public void hear(SessionEvent event) {
-                            tell(supervisor, event);
+                        public void receive(SessionEvent event) {
+                            send(supervisor, event);
                         }
                     });
                 } catch (SettingsError error) {
-                    tell(supervisor, new SessionEvent(SessionEvent.Kind.FAILED, error.getMessage()));
+                    send(supervisor, new SessionEvent(SessionEvent.Kind.FAILED, error.getMessage()));
                 }
                 end();
             }
         }.start();
     }
 
-    private static void tell(Messenger supervisor, SessionEvent event) {
+    private static void send(Messenger supervisor, SessionEvent event) {
         Message message = Message.obtain(null, EVENT);
         Bundle data = new Bundle();
         data.putString(LINE, event.line());
@@ -95,7 +95,7 @@ public final class SessionService extends Service {
     private static final Session.Descriptors DESCRIPTORS = new Session.Descriptors() {
         @Override
         public int of(Socket socket) throws IOException {
-            // A copy: Java closes its own where it collects the socket.
+            // A copy: Java closes its own when it collects the socket.
             return ParcelFileDescriptor.fromSocket(socket).dup().detachFd();
         }
     };

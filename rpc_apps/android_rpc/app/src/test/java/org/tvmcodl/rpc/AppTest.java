@@ -34,7 +34,6 @@ import org.robolectric.android.controller.ActivityController;
 import org.robolectric.android.controller.ServiceController;
 import org.robolectric.shadows.ShadowPowerManager;
 import org.robolectric.shadows.ShadowProcess;
-import org.tvmcodl.rpc.serve.BackOff;
 import org.tvmcodl.rpc.serve.SessionEvent.Kind;
 import org.tvmcodl.rpc.serve.Settings;
 import org.tvmcodl.rpc.serve.State;
@@ -182,7 +181,7 @@ public final class AppTest {
             shadowOf(Looper.getMainLooper()).idleFor(Duration.ofMillis(Supervisor.END_MS + 100));
             assertEquals(State.WAITING, status(service).state);
             assertTrue(status(service).lastError, status(service).lastError.contains("broke its protocol"));
-            shadowOf(Looper.getMainLooper()).idleFor(Duration.ofMillis(BackOff.LONGEST_MS));
+            shadowOf(Looper.getMainLooper()).idleFor(Duration.ofMillis(Supervisor.LONGEST_PAUSE_MS));
             assertEquals(before + 1, session.started.size());
         }
     }

@@ -13,9 +13,9 @@ import org.tvmcodl.rpc.serve.SessionEvent;
 import org.tvmcodl.rpc.serve.SessionProcess;
 import org.tvmcodl.rpc.serve.Settings;
 
-/** A session in a JVM of its own, which says its events on its standard output. */
+/** A session in a JVM of its own, which prints its events. */
 final class ChildProcess implements SessionProcess {
-    /** In front of each event, for libraries print too. */
+    /** In front of each event, as libraries print too. */
     static final String MARK = "session: ";
 
     private final Process process;
@@ -23,7 +23,7 @@ final class ChildProcess implements SessionProcess {
     ChildProcess(Settings settings, File folder, Loop loop, Listener listener) throws IOException {
         List<String> command = new ArrayList<>();
         command.add(new File(System.getProperty("java.home"), "bin/java").getPath());
-        // One client and no more: a small and quick JVM will do.
+        // For one client a small JVM that starts quickly.
         command.addAll(Arrays.asList("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"));
         command.addAll(Arrays.asList("-XX:-CreateCoredumpOnCrash", "-XX:ErrorFile=" + new File(folder, "died.log")));
         command.addAll(JvmDescriptors.OPTIONS);

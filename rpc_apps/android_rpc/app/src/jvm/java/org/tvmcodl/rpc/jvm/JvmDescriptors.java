@@ -10,7 +10,7 @@ import java.util.Arrays;
 import java.util.List;
 import org.tvmcodl.rpc.serve.Session;
 
-/** A JVM does not tell a socket's descriptor, as Android does; its own classes do, where they are opened. */
+/** A socket's descriptor from the JVM's internal classes, as it has no public method for it. */
 final class JvmDescriptors implements Session.Descriptors {
     static final List<String> OPTIONS = Arrays.asList(
             "--add-opens=java.base/java.net=ALL-UNNAMED",
@@ -24,15 +24,15 @@ final class JvmDescriptors implements Session.Descriptors {
             impl.setAccessible(true);
             Method descriptor = SocketImpl.class.getDeclaredMethod("getFileDescriptor");
             descriptor.setAccessible(true);
-            FileDescriptor found = (FileDescriptor) descriptor.invoke(impl.invoke(socket));
-            // Reads with a time limit have left it in non-blocking mode.
+            FileDescriptor socketDescriptor = (FileDescriptor) descriptor.invoke(impl.invoke(socket));
+            // Reads with a time limit leave it in non-blocking mode.
             Method blocking = Class.forName("sun.nio.ch.IOUtil")
                     .getDeclaredMethod("configureBlocking", FileDescriptor.class, boolean.class);
             blocking.setAccessible(true);
-            blocking.invoke(null, found, true);
+            blocking.invoke(null, socketDescriptor, true);
             Field number = FileDescriptor.class.getDeclaredField("fd");
             number.setAccessible(true);
-            return number.getInt(found);
+            return number.getInt(socketDescriptor);
         } catch (ReflectiveOperationException error) {
             throw new IOException("this JVM does not give a socket's descriptor", error);
         }

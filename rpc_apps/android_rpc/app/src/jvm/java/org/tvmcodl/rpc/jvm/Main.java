@@ -3,6 +3,7 @@ package org.tvmcodl.rpc.jvm;
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
+import java.util.Arrays;
 import java.util.concurrent.Future;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.ThreadPoolExecutor;
@@ -29,7 +30,7 @@ public final class Main {
         }
         Settings settings = settings(words);
         File folder = new File(words[5]);
-        // What a session's process still says after the end is dropped.
+        // Drops late events of a session's process.
         ScheduledThreadPoolExecutor thread =
                 new ScheduledThreadPoolExecutor(1, new ThreadPoolExecutor.DiscardPolicy());
         thread.setRemoveOnCancelPolicy(true);
@@ -47,7 +48,7 @@ public final class Main {
 
     private static Settings settings(String[] words) {
         try {
-            return Settings.of(words[0], words[1], words[2], words[3], words[4]);
+            return Settings.parse(Arrays.copyOf(words, 5));
         } catch (SettingsError error) {
             System.err.println(error.field + ": " + error.getMessage());
             System.exit(2);
@@ -55,7 +56,7 @@ public final class Main {
         }
     }
 
-    /** An executor keeps exceptions to itself; one on the supervisor's thread is a bug and ends the program. */
+    /** Executors swallow exceptions; one on the supervisor's thread is a bug and ends the program. */
     private static Runnable watched(Runnable what) {
         return () -> {
             try {
@@ -74,7 +75,7 @@ public final class Main {
 
     static void waitForEnd(InputStream in) throws IOException {
         while (in.read() >= 0) {
-            // what is said does not matter
+            // whatever it holds
         }
     }
 }

@@ -20,11 +20,11 @@ public final class SessionMain {
         watch.setDaemon(true);
         watch.start();
         Session.run(settings, new File(words[5]), new JvmDescriptors(), event -> {
-            // In one call, and with its own line end: what libraries print may not get between.
+            // In one call and on a line of its own, whatever libraries print.
             events.print("\n" + ChildProcess.MARK + event.line() + "\n");
             events.flush();
         });
-        // Not exit(): native threads of a client's code may still run, and the hooks would wait for them.
+        // Not exit(), whose hooks would wait for native threads of a client's code.
         Runtime.getRuntime().halt(0);
     }
 

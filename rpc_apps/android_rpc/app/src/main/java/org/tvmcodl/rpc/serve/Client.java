@@ -2,14 +2,14 @@ package org.tvmcodl.rpc.serve;
 
 import java.net.Socket;
 
-/** A client whose handshake is done. */
+/** A client after its handshake. */
 final class Client {
     private static final String TIMEOUT = "-timeout=";
 
     final Socket socket;
     final String from;
 
-    /** The seconds that it asked for, 0 where it did not. */
+    /** The time limit that it asked for; 0: none. */
     final double askedSeconds;
 
     Client(Socket socket, String from, double askedSeconds) {
@@ -18,12 +18,12 @@ final class Client {
         this.askedSeconds = askedSeconds;
     }
 
-    /** Its session's time limit: what it asked for, but never more than {@code longest}. */
+    /** Its session's time limit, at most {@code longest}. */
     int limitSeconds(int longest) {
         return askedSeconds > 0 ? (int) Math.min(longest, Math.max(1, Math.ceil(askedSeconds))) : longest;
     }
 
-    /** The time in a client's greeting, "client:key -timeout=60"; Python writes whole and other numbers. */
+    /** The time in a client's greeting, such as "client:key -timeout=60.0". */
     static double askedSeconds(String greeting) {
         for (String word : greeting.split("\\s+")) {
             if (word.startsWith(TIMEOUT)) {

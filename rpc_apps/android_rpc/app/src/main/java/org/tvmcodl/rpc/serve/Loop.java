@@ -2,7 +2,7 @@ package org.tvmcodl.rpc.serve;
 
 /** The one thread on which a supervisor lives: Android's main looper, or an executor on a JVM. */
 public interface Loop {
-    /** Something that will be run unless it is cancelled first. */
+    /** A planned call, until it is cancelled. */
     interface Alarm {
         void cancel();
     }

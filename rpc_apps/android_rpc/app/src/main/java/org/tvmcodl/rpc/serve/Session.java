@@ -4,54 +4,44 @@ import java.io.File;
 import java.io.IOException;
 import java.net.Socket;
 
-/** What a session's process does, from its registration to its last word.  The process ends after it. */
+/** The work of a session's process, which ends after it. */
 public final class Session {
-    /** Hears the session's events in turn. */
-    public interface Ear {
-        void hear(SessionEvent event);
+    /** Receives the session's events. */
+    public interface EventListener {
+        void receive(SessionEvent event);
     }
 
-    /** Gives a connected socket's descriptor, in blocking mode, to native code that will close it. */
+    /** Gives a connected socket's descriptor, in blocking mode, to native code, which closes it. */
     public interface Descriptors {
         int of(Socket socket) throws IOException;
     }
 
     private Session() {}
 
-    /** Serves one client; never throws.  Files that clients send lie in {@code folder}, which is emptied first. */
-    public static void run(final Settings settings, File folder, Descriptors descriptors, final Ear ear) {
-        try (Door door = door(settings)) {
+    /** Serves one client; never throws.  The client's files go to {@code folder}, which is emptied first. */
+    public static void run(
+            final Settings settings, File folder, Descriptors descriptors, final EventListener events) {
+        try (Listener listener = Listener.of(settings)) {
             System.setProperty("java.io.tmpdir", empty(folder).getPath());
-            // The native library loads before a client comes, so that a phone without it never registers.
-            ClientLoop.load();
-            Client client = door.open(new Door.Waiting() {
+            // Before a client comes: a phone without the native library must not register.
+            NativeSession.load();
+            Client client = listener.accept(new Listener.Waiting() {
                 @Override
                 public void at(String where) {
-                    ear.hear(new SessionEvent(SessionEvent.Kind.LISTENING, where));
+                    events.receive(new SessionEvent(SessionEvent.Kind.LISTENING, where));
                 }
             });
             if (client == null) {
-                ear.hear(new SessionEvent(SessionEvent.Kind.RENEW, "nobody came"));
+                events.receive(new SessionEvent(SessionEvent.Kind.RENEW, "nobody came"));
                 return;
             }
             int limit = client.limitSeconds(settings.limitSeconds);
-            ear.hear(new SessionEvent(SessionEvent.Kind.SERVING, limit, client.from));
-            ClientLoop.serve(descriptors.of(client.socket), folder);
-            ear.hear(new SessionEvent(SessionEvent.Kind.FINISHED, client.from));
-        } catch (Throwable error) { // a missing library is an Error, and has to be told too
-            String words = error.getMessage() == null ? error.toString() : error.getMessage();
-            ear.hear(new SessionEvent(SessionEvent.Kind.FAILED, words));
-        }
-    }
-
-    private static Door door(Settings settings) {
-        switch (settings.mode) {
-            case PROXY:
-                return new ProxyDoor(settings);
-            case TRACKER:
-                return new TrackerDoor(settings);
-            default:
-                return new ListenDoor(settings);
+            events.receive(new SessionEvent(SessionEvent.Kind.SERVING, limit, client.from));
+            NativeSession.serve(descriptors.of(client.socket), folder);
+            events.receive(new SessionEvent(SessionEvent.Kind.FINISHED, client.from));
+        } catch (Throwable error) { // also Errors, such as a missing library
+            String message = error.getMessage() == null ? error.toString() : error.getMessage();
+            events.receive(new SessionEvent(SessionEvent.Kind.FAILED, message));
         }
     }
 

@@ -1,15 +1,15 @@
 package org.tvmcodl.rpc.serve;
 
-/** What a session's process tells the supervisor.  One line of text, so that any pipe or message carries it. */
+/** An event from a session's process to the supervisor.  One line of text, for any pipe or message. */
 public final class SessionEvent {
     public enum Kind {
         /** Registered and waiting for a client; the text says where. */
         LISTENING,
         /** A client is connected; {@link #limitSeconds} is how long it may stay. */
         SERVING,
-        /** The client left in good order. */
+        /** The client closed the session. */
         FINISHED,
-        /** Nobody came for a while: the registration is to be made anew, in case it was lost unnoticed. */
+        /** Nobody came for a while: register again, in case the registration was lost unnoticed. */
         RENEW,
         /** It cannot serve; the text says why. */
         FAILED
@@ -33,7 +33,7 @@ public final class SessionEvent {
         return kind + " " + limitSeconds + " " + text;
     }
 
-    /** Throws {@link IllegalArgumentException} for what {@link #line} did not make. */
+    /** Reads what {@link #line} wrote.  Throws {@link IllegalArgumentException} for anything else. */
     public static SessionEvent parse(String line) {
         String[] parts = line == null ? new String[0] : line.split(" ", 3);
         if (parts.length != 3) {

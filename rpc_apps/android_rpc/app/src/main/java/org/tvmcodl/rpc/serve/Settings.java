@@ -4,14 +4,10 @@ import java.util.regex.Pattern;
 
 /** Where to serve, under which key, and for how long at most. */
 public final class Settings {
-    /** What can be wrong, so that a screen can show the error where it was typed. */
+    /** What can be wrong: the screen shows the error at this field. */
     public enum Field { MODE, HOST, PORT, KEY, LIMIT }
 
-    public static final String DEFAULT_HOST = "127.0.0.1";
-    public static final int DEFAULT_PORT = 9090;
-    public static final int DEFAULT_LIMIT_S = 3600;
-
-    /** TVM's handshakes separate words by blanks and name from secret by a colon; the tracker's messages are JSON. */
+    /** TVM's handshakes use blanks and colons as separators; the tracker's messages are JSON. */
     private static final Pattern KEY = Pattern.compile("[A-Za-z0-9._-]{1,64}");
 
     private static final Pattern HOST = Pattern.compile("[A-Za-z0-9._:%-]{1,253}");
@@ -35,7 +31,7 @@ public final class Settings {
     /** Checks what was typed.  Throws {@link SettingsError} for the first field that cannot be used. */
     public static Settings of(String mode, String host, String port, String key, String limitSeconds)
             throws SettingsError {
-        Mode known = Mode.of(mode.trim());
+        Mode way = Mode.of(mode.trim());
         String address = host.trim();
         if (!HOST.matcher(address).matches()) {
             throw new SettingsError(Field.HOST, "the address is a name or an IP address, such as 127.0.0.1");
@@ -46,7 +42,7 @@ public final class Settings {
             throw new SettingsError(Field.KEY, "the key is 1 to 64 letters, digits, dots, dashes or underscores");
         }
         int limit = whole(Field.LIMIT, "the session limit in seconds", limitSeconds, 1, 7 * 24 * 3600);
-        return new Settings(known, address, number, name, limit);
+        return new Settings(way, address, number, name, limit);
     }
 
     private static int whole(Field field, String what, String typed, int least, int most) throws SettingsError {
@@ -56,12 +52,12 @@ public final class Settings {
                 return value;
             }
         } catch (NumberFormatException error) {
-            // said below, in the same words as a number that is out of range
+            // as for a number out of range
         }
         throw new SettingsError(field, what + " is a whole number from " + least + " to " + most);
     }
 
-    /** The five words that {@link #parse} takes: settings travel to another process as these. */
+    /** The five words that {@link #parse} takes; settings are sent to another process as these. */
     public String[] words() {
         return new String[] {mode.word(), host, Integer.toString(port), key, Integer.toString(limitSeconds)};
     }

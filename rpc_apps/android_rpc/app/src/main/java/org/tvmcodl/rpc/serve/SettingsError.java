@@ -1,6 +1,6 @@
 package org.tvmcodl.rpc.serve;
 
-/** A setting that cannot be used; the message is for the person who typed it. */
+/** An unusable setting; the message is for the user. */
 public final class SettingsError extends Exception {
     private static final long serialVersionUID = 1L;
 

@@ -3,11 +3,11 @@ package org.tvmcodl.rpc.serve;
 import java.util.EnumSet;
 import java.util.Set;
 
-/** What the server is doing.  {@link #mayBecome} is the whole of the state machine; a status that breaks it is a bug. */
+/** What the server is doing.  {@link #next} has all transitions; any other is a bug. */
 public enum State {
     /** Nobody asked it to serve. */
     STOPPED,
-    /** A session's process is starting, or reaching for the tracker or the proxy. */
+    /** A session's process is starting, or connecting to the tracker or the proxy. */
     STARTING,
     /** Registered, and waiting for a client. */
     LISTENING,

@@ -4,13 +4,13 @@ package org.tvmcodl.rpc.serve;
 public final class Status {
     public final State state;
 
-    /** About the state, for a person: where it listens, whom it serves, how long it waits. */
+    /** For the user: where it listens, which client it serves, how long it waits. */
     public final String detail;
 
-    /** The last thing that went wrong, or "" where nothing did since the start. */
+    /** The last error since the start, or "". */
     public final String lastError;
 
-    /** Sessions that ended in good order, that died, and that the watchdog ended. */
+    /** Sessions that ended normally, that died, and that the watchdog ended. */
     public final int served;
     public final int crashed;
     public final int hung;

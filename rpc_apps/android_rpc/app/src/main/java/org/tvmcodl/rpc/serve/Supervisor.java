@@ -3,16 +3,21 @@ package org.tvmcodl.rpc.serve;
 import java.io.IOException;
 
 /**
- * Keeps one session's process after another running: notices one that died, ends one that takes longer than its time
- * limit, and goes back to listening.
+ * Runs one session's process after another: notices one that died, ends one that exceeds its time limit, and listens
+ * again.
  *
  * <p>All methods and callbacks run on the {@link Loop}'s thread.
  */
 public final class Supervisor {
-    /** A process has to register within this time, and to be gone within {@link #END_MS} of its last word. */
+    /** A process must register within this time, and end within {@link #END_MS} of its last event. */
     public static final long START_MS = 60000;
 
     public static final long END_MS = 5000;
+
+    /** The pause after a failure; it doubles with each further one, up to {@link #LONGEST_PAUSE_MS}. */
+    public static final long FIRST_PAUSE_MS = 1000;
+
+    public static final long LONGEST_PAUSE_MS = 30000;
 
     /** Told of every change. */
     public interface Watcher {
@@ -22,12 +27,12 @@ public final class Supervisor {
     private final Loop loop;
     private final SessionProcess.Starter starter;
     private final Watcher watcher;
-    private final BackOff backOff = new BackOff();
 
     private Settings settings;
     private Status status = Status.stopped();
     private Run current;
     private Loop.Alarm alarm;
+    private long pause = FIRST_PAUSE_MS;
 
     public Supervisor(Loop loop, SessionProcess.Starter starter, Watcher watcher) {
         this.loop = loop;
@@ -39,16 +44,16 @@ public final class Supervisor {
         return status;
     }
 
-    /** Serves with these settings; ends a session under other ones first.  Counts start from nothing. */
+    /** Serves with these settings, after ending a session with other ones.  Resets the counts. */
     public void start(Settings settings) {
         stop();
         this.settings = settings;
         status = Status.stopped();
-        backOff.succeeded();
+        pause = FIRST_PAUSE_MS;
         launch();
     }
 
-    /** Ends the session, if there is one, and serves no more. */
+    /** Ends the session, if any, and stops serving. */
     public void stop() {
         disarm();
         settings = null;
@@ -76,7 +81,6 @@ public final class Supervisor {
     }
 
     private void retry(String error) {
-        long pause = backOff.failed();
         become(State.WAITING, "next try in " + pause / 1000 + " s", error);
         arm(pause, new Runnable() {
             @Override
@@ -84,6 +88,7 @@ public final class Supervisor {
                 launch();
             }
         });
+        pause = Math.min(2 * pause, LONGEST_PAUSE_MS);
     }
 
     private void become(State state, String detail, String lastError) {
@@ -110,7 +115,7 @@ public final class Supervisor {
         }
     }
 
-    /** One session's process and what it said last. */
+    /** One session's process and its last event. */
     private final class Run implements SessionProcess.Listener {
         private SessionProcess process;
         private SessionEvent last;
@@ -126,7 +131,7 @@ public final class Supervisor {
         @Override
         public void said(SessionEvent event) {
             if (current != this || status.state == State.ENDING) {
-                return; // what an abandoned or ended process still had to say
+                return; // a late event of an abandoned or ended process
             }
             last = event;
             switch (event.kind) {
@@ -138,16 +143,16 @@ public final class Supervisor {
                     break;
                 case SERVING:
                     if (serving) {
-                        break; // one limit for each session, whatever code that a client sent may say
+                        break; // only one limit a session, whatever a client's code sends
                     }
                     serving = true;
-                    backOff.succeeded();
+                    pause = FIRST_PAUSE_MS;
                     become(State.SERVING, event.text, status.lastError);
                     int limit = Math.min(event.limitSeconds, settings.limitSeconds);
                     arm(1000L * limit, new Overdue("a session was ended after its time limit of " + limit + " s"));
                     break;
                 default:
-                    // Its last word: the process ends by itself, or is made to.
+                    // Its last event: the process ends by itself, or is killed.
                     arm(END_MS, new Overdue(""));
             }
         }
@@ -159,33 +164,32 @@ public final class Supervisor {
             }
             current = null;
             disarm();
-            int served = status.served;
-            int crashed = status.crashed;
-            int hung = status.hung;
-            if (!overdue.isEmpty()) {
-                if (serving) {
-                    become(State.STARTING, settings.toString(), overdue, served, crashed, hung + 1);
-                    launch();
-                } else {
-                    retry(overdue);
-                }
-            } else if (last != null && last.kind == SessionEvent.Kind.FINISHED) {
-                become(State.STARTING, settings.toString(), status.lastError, served + 1, crashed, hung);
+            SessionEvent.Kind kind = last == null ? null : last.kind;
+            if (!overdue.isEmpty() && serving) {
+                next(overdue, 0, 0, 1);
+            } else if (!overdue.isEmpty()) {
+                retry(overdue);
+            } else if (kind == SessionEvent.Kind.FINISHED) {
+                next(status.lastError, 1, 0, 0);
+            } else if (kind == SessionEvent.Kind.RENEW) {
                 launch();
-            } else if (last != null && last.kind == SessionEvent.Kind.RENEW) {
-                launch();
-            } else if (last != null && last.kind == SessionEvent.Kind.FAILED) {
+            } else if (kind == SessionEvent.Kind.FAILED) {
                 retry(last.text);
             } else if (serving) {
-                String error = "the session's process died while it served a client: " + how;
-                become(State.STARTING, settings.toString(), error, served, crashed + 1, hung);
-                launch();
+                next("the session's process died while it served a client: " + how, 0, 1, 0);
             } else {
                 retry("the session's process died before a client came: " + how);
             }
         }
 
-        /** Runs where the process took too long; {@code why} is "" where it had nothing more to do. */
+        /** Counts a session that served a client, and starts the next. */
+        private void next(String lastError, int served, int crashed, int hung) {
+            become(State.STARTING, settings.toString(), lastError, status.served + served, status.crashed + crashed,
+                    status.hung + hung);
+            launch();
+        }
+
+        /** Runs if the process took too long; {@code why} is "" after its last event. */
         private final class Overdue implements Runnable {
             private final String why;
 
@@ -198,7 +202,7 @@ public final class Supervisor {
                 overdue = why;
                 if (status.state != State.ENDING) {
                     become(State.ENDING, "ending the session's process", status.lastError);
-                    // A process that the system does not report as gone is given up.
+                    // Gives up a process that the system does not report as gone.
                     arm(END_MS, new Runnable() {
                         @Override
                         public void run() {

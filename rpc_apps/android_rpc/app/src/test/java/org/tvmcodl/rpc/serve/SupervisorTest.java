@@ -186,7 +186,7 @@ public final class SupervisorTest {
     public void aRegistrationIsRenewedAtOnceAndIsNoError() {
         supervisor.start(settings);
         say(Kind.LISTENING, 0, "here");
-        loop.turn(Door.RENEW_MS);
+        loop.turn(Listener.RENEW_MS);
         say(Kind.RENEW, 0, "nobody came");
         last().listener.ended("exit code 0");
         shows(State.STARTING, 0, 0, 0, "");

@@ -1,0 +1,1 @@
+"""Tests of the kernels' code, which need TVM."""

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.examples import examples
+from tvm_codl.kernels.tiles import strips
+from tvm_codl.kernels.tiles.register_tiles import KNOBS, Problem, Tiles, candidates, choose, cycles, fit
+from tvm_codl.kernels.tiles.vectors import PACK_POSITIONS, largest_divisor, missing_conv2d, packing
+from tvm_codl.kernels.tiles.window import padded, reach, whole_tiles
+
+NAMES = ("rows", "columns", "channels", "depth", "channels_in", "lanes")
+
+
+def problems(threads: int) -> st.SearchStrategy[Problem]:
+    return st.builds(
+        Problem,
+        rows=st.integers(1, 200),
+        columns=st.integers(1, 200),
+        channels=st.integers(1, 40).map(lambda blocks: 16 * blocks),
+        depth=st.integers(1, 5000),
+        channels_in=st.integers(1, 512),
+        lanes=st.just(16),
+        threads=st.just(threads),
+    )
+
+
+PROBLEMS = problems(1) | problems(64)
+TILES = st.builds(Tiles, *(st.integers(1, most) for most in (14, 6, 4, 9, 1, 64)))
+
+
+@settings(max_examples=examples(150))
+@given(PROBLEMS)
+def test_the_estimate_is_the_first_candidate_and_the_cheapest(problem: Problem) -> None:
+    tiles = choose(problem)
+    best, *others = candidates(problem, 1000)
+    assert (tiles.columns, tiles.blocks) == best
+    assert all(cycles(problem, *best) <= cycles(problem, *other) for other in others)
+    assert problem.rows % tiles.rows == 0 and problem.blocks % tiles.blocks == 0
+    assert tiles.columns * tiles.blocks + tiles.blocks < problem.registers or tiles.columns == 1
+
+
+@settings(max_examples=examples(60))
+@given(st.sampled_from([1, 64]).flatmap(lambda t: st.lists(st.tuples(problems(t), TILES, st.booleans()), min_size=1)))
+def test_many_at_once_are_each_as_alone(cases: list[tuple[Problem, Tiles, bool]]) -> None:
+    columns = {name: np.array([getattr(problem, name) for problem, _, _ in cases]) for name in NAMES}
+    tuned = Tiles(*(np.array([getattr(tiles, name) for _, tiles, _ in cases]) for name in KNOBS))
+    together = Problem(**columns, threads=cases[0][0].threads)
+    result = fit(tuned, together, np.array([known for *_, known in cases]))
+    for i, (problem, tiles, known) in enumerate(cases):
+        alone = fit(tiles, problem) if known else choose(problem)
+        assert [int(getattr(alone, name)) for name in KNOBS] == [int(getattr(result, name)[i]) for name in KNOBS]
+
+
+@given(st.integers(1, 300), st.integers(1, 16))
+def test_the_largest_divisor(extent: int, at_most: int) -> None:
+    assert largest_divisor(extent, at_most) == max(d for d in range(1, at_most + 1) if extent % d == 0)
+
+
+@given(st.integers(1, 120), st.integers(1, 120))
+def test_strips_leave_no_tail_where_one_near_the_usual_width_does_not(rows: int, columns: int) -> None:
+    cut = strips.choose(rows, columns, strips.item_work(columns, 16, 9), False, 16)
+    whole = [width for width in range(5, 15) if columns % width == 0]
+    assert cut.columns == (max(whole) if whole else min(columns, 8)) and rows % cut.rows == 0
+    assert strips.PADDINGS[int(cut.padding)] == "inline"
+
+
+@settings(max_examples=examples(300))
+@given(st.integers(1, 200), st.integers(1, 4 * PACK_POSITIONS), st.sampled_from([1, 2, 4, 8, 16]))
+def test_vectors(channels: int, positions: int, widest: int) -> None:
+    lanes, fill = packing(channels, positions, widest)
+    assert lanes <= widest
+    assert fill or channels % lanes == 0
+    # What is filled up takes fewer vectors than what divides the channels.
+    assert not fill or -(-channels // lanes) < channels // packing(channels, 1, widest)[0]
+    extra = missing_conv2d(channels, positions, 10 * positions, widest)
+    assert not packing(channels + extra, positions, widest)[1]  # weights larger than the results are never filled up
+
+
+def test_three_channels_are_one_vector() -> None:
+    assert packing(3, PACK_POSITIONS, 16) == packing(3, PACK_POSITIONS, 4) == (4, True)
+    assert packing(3, PACK_POSITIONS - 1, 16) == packing(3, PACK_POSITIONS, 1) == (1, False)
+    assert packing(14, PACK_POSITIONS, 16) == (2, False)
+
+
+@given(st.integers(1, 40), st.integers(1, 3), st.integers(1, 5), st.integers(1, 2), st.integers(0, 2))
+def test_the_copy_holds_all_that_a_window_reads(size: int, stride: int, kernel: int, dilation: int, pad: int) -> None:
+    results = max(1, (size + 2 * pad - (kernel - 1) * dilation - 1) // stride + 1)
+    need = reach(whole_tiles(results, 4), stride, kernel, dilation)
+    copy = padded(size, size, pad, pad, need, need)
+    assert copy.height >= need and copy.height >= size + pad
+    assert math.prod((copy.height, copy.width)) == size * size or copy.needed

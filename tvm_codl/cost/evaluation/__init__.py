@@ -1,0 +1,1 @@
+"""Evaluation: how good the cost model is; what plans never use."""

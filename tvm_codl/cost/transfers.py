@@ -1,0 +1,77 @@
+"""TransferCost: what sharing a network between two processors costs, apart from the kernels."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tvm_codl.cost.contention import Contention
+
+Bytes = NDArray[np.float64]
+
+
+class TransferCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Measured on one device.
+
+    ``wait_cpu_ms``: from the GPU's event until the waiting CPU thread goes on.
+    ``wait_gpu_ms``: from the CPU's release until the idle GPU starts a kernel.
+    Only the processor that finishes first waits.
+    ``copy_ms_per_mb``: moving 10^6 bytes between the processors' memories; 0 where memory is unified.
+    ``relayout_ms_per_mb``: rewriting 10^6 bytes between "height outermost" and "channels outermost".
+    ``far_cpu_ms_per_mb``, ``far_gpu_ms_per_mb``: extra time to read 10^6 bytes that the other processor just wrote.
+    ``signal_ms``: the CPU's time to release a sleeping GPU.
+    ``feed_ms``: the CPU's time to enqueue one GPU kernel.
+    ``launch_ms``: the GPU's idle time between two consecutive kernels.
+    ``start_ms``: from the start of a run until the GPU's first kernel starts.
+    ``contention``: how much each processor slows down while the other works.
+    """
+
+    wait_cpu_ms: float = 0.03
+    wait_gpu_ms: float = 0.03
+    copy_ms_per_mb: float = 0.0
+    relayout_ms_per_mb: float = 0.3
+    far_cpu_ms_per_mb: float = 0.0
+    far_gpu_ms_per_mb: float = 0.0
+    signal_ms: float = 0.0
+    feed_ms: float = 0.0
+    launch_ms: float = 0.0
+    start_ms: float = 0.0
+    contention: Contention = Contention()
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if name != "contention" and not 0 <= value < float("inf"):
+                raise ValueError(f"{name} must be a finite time >= 0, not {value}")
+
+    def wait_ms(self, to_cpu: Bytes, to_gpu: Bytes, cpu_later_ms: ArrayLike = 0.0, doubt_ms: ArrayLike = 0.0) -> Bytes:
+        """The wait for handing over ``to_cpu`` and ``to_gpu`` bytes whose producer's CPU part ends ``cpu_later_ms`` after
+        its GPU part (negative: before).
+
+        The first to finish waits.  The result is the mean over ``cpu_later_ms`` +- ``doubt_ms``, uniformly distributed.
+        Arguments and result broadcast.
+        """
+        later = np.asarray(cpu_later_ms, dtype=np.float64)
+        doubt = np.maximum(np.asarray(doubt_ms, dtype=np.float64), 1e-12)
+        cpu_is_last = np.clip(0.5 + later / (2 * doubt), 0.0, 1.0)
+        by_cpu = np.where(to_cpu > 0, self.wait_cpu_ms, 0.0)
+        by_gpu = np.where(to_gpu > 0, self.wait_gpu_ms, 0.0)
+        result: Bytes = cpu_is_last * by_gpu + (1 - cpu_is_last) * by_cpu
+        return result
+
+    def bytes_ms(self, to_cpu: Bytes, to_gpu: Bytes, relayout: Bytes) -> Bytes:
+        """Time to move ``to_cpu`` and ``to_gpu`` bytes and to change the layout of ``relayout`` bytes.
+
+        Copies share one memory and add up; the processors' far reads overlap, so the longer one counts.
+        """
+        moved = (to_cpu + to_gpu) * self.copy_ms_per_mb + relayout * self.relayout_ms_per_mb
+        far = np.maximum(to_cpu * self.far_cpu_ms_per_mb, to_gpu * self.far_gpu_ms_per_mb)
+        result: Bytes = (moved + far) / 1e6
+        return result
+
+    def edge_ms(self, to_cpu: Bytes, to_gpu: Bytes, relayout: Bytes) -> Bytes:
+        """The longer wait plus :meth:`bytes_ms`: for a hand-over where the last to finish is unknown."""
+        waits = np.maximum(np.where(to_cpu > 0, self.wait_cpu_ms, 0.0), np.where(to_gpu > 0, self.wait_gpu_ms, 0.0))
+        result: Bytes = waits + self.bytes_ms(to_cpu, to_gpu, relayout)
+        return result

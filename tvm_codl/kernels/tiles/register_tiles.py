@@ -1,0 +1,162 @@
+"""How large a register tile is, and a model that picks one where nothing was measured.
+
+The inner kernel of a convolution or matrix product keeps ``columns × blocks`` vectors of results in registers: that
+many output columns by that many blocks of ``lanes`` channels.  Each step of the reduction loads ``blocks`` vectors of
+weights and broadcasts ``columns`` values.  Knobs are plain integers, not factors of an extent, so that a piece of an
+operator can use the whole operator's.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tvm_codl.kernels.tiles.vectors import Booleans, Integers, Size, largest_divisor
+
+# Latency of a fused multiply-add in cycles times the number issued in a cycle: fewer accumulators than this stall.
+FMA_IN_FLIGHT = 8
+VECTOR_REGISTERS = 32
+NEAR_CACHE_BYTES = 32 * 1024
+FAR_LOAD = 2.0  # cycles for a vector from the second-level cache
+CACHE_BYTES = 384 * 1024
+TARGET_WORK = 1 << 20  # multiply-adds that make one GPU work-item, or one CPU task, worth its start
+MOST_BLOCKS = 8
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Convolutions or products as the tiles see them: ``rows`` × ``columns`` results of ``channels`` values each.
+
+    ``depth`` is the length of the reduction, ``channels_in`` its innermost part; ``lanes`` divides ``channels``.  ``threads``
+    is the usual size of a work-group.  Sizes are integers or arrays of one shape.
+    """
+
+    rows: Size
+    columns: Size
+    channels: Size
+    depth: Size
+    channels_in: Size
+    lanes: Size
+    threads: int = 1
+
+    @property
+    def blocks(self) -> Any:
+        return self.channels // self.lanes
+
+    @property
+    def registers(self) -> int:
+        """Vectors that a work-item may keep: a real GPU has fewer for each, and wants many of them."""
+        return VECTOR_REGISTERS if self.threads == 1 else VECTOR_REGISTERS // 2
+
+
+class Tiles(msgspec.Struct, frozen=True):
+    """``columns``, ``blocks``: the register tile.  ``unroll``: steps of the reduction written out.  ``rows``: rows of results
+    per work-item.  ``weights_first``: 1 if the outermost loop goes over blocks of channels (their weights stay in
+    cache), 0 if over rows (their inputs do).  ``threads``: work-items per group, 1 on a CPU that plays a GPU."""
+
+    columns: Size
+    blocks: Size
+    unroll: Size = 1
+    rows: Size = 1
+    weights_first: Size = 1
+    threads: Size = 1
+
+
+KNOBS = Tiles.__struct_fields__
+
+
+def step_cycles(columns: Size, blocks: Size, depth: Size, lanes: Size) -> Any:
+    """Estimated cycles of one step of the reduction in one tile, on two multiply-add and two load ports."""
+    step = np.maximum(np.maximum(columns * blocks, columns + blocks), FMA_IN_FLIGHT) / 2
+    # Weights beyond the near cache come from the second-level cache at each step.
+    far = 4 * lanes * blocks * depth > NEAR_CACHE_BYTES
+    return np.where(far, np.maximum(step, FAR_LOAD * blocks), step) + 0.5  # a step has some cost of its own
+
+
+def cycles(problem: Problem, columns: Size, blocks: Size) -> Any:
+    """Estimated cycles for each step of the reduction over the whole problem."""
+    tiles = -(-problem.columns // columns) * (problem.blocks // blocks) * problem.rows
+    tail = np.where(problem.columns % columns, 1.03, 1.0)  # a wider copy of the input
+    return tiles * step_cycles(columns, blocks, problem.depth, problem.lanes) * tail
+
+
+def candidates(problem: Problem, limit: int) -> list[tuple[int, int]]:
+    """The ``limit`` most promising (columns, blocks) of one problem, best first."""
+    costs, columns, blocks = _costs(problem)
+    order = np.argsort(costs[0], kind="stable")[:limit]
+    return [(int(columns[i]), int(blocks[i])) for i in order if np.isfinite(costs[0, i])]
+
+
+@lru_cache
+def _tiles(registers: int) -> tuple[Integers, Integers]:
+    """Columns and blocks of the tiles that fit the registers; of two that cost the same the first is better."""
+    columns, blocks = (a.ravel() for a in np.mgrid[1:registers, 1 : MOST_BLOCKS + 1])
+    order = np.lexsort((-blocks, columns + blocks))
+    order = order[((columns + 1) * blocks + 1 <= registers)[order]]
+    return columns[order], blocks[order]
+
+
+def _costs(problem: Problem) -> tuple[Any, Integers, Integers]:
+    """Cycles of shape (problems, tiles), infinite where a tile is illegal, and the tiles."""
+    columns, blocks = _tiles(problem.registers)
+    each = {n: np.atleast_1d(getattr(problem, n))[:, None] for n in ("rows", "columns", "channels", "depth", "lanes")}
+    many = Problem(**each, channels_in=1, threads=problem.threads)
+    legal = (many.blocks % blocks == 0) & (columns <= many.columns)
+    return np.where(legal, cycles(many, columns, blocks), np.inf), columns, blocks
+
+
+def _best(problem: Problem, where: Booleans) -> tuple[Integers, Integers]:
+    """Columns and blocks of the best tile; ones where it is not asked for.  It is the same for any number of rows."""
+    asked = [
+        np.atleast_1d(a)[np.atleast_1d(where)]
+        for a in (problem.columns, problem.channels, problem.depth, problem.lanes)
+    ]
+    result = np.ones((2, *np.shape(where)), dtype=np.int64)
+    if asked[0].size:
+        distinct, place = np.unique(np.stack(asked), axis=1, return_inverse=True)
+        columns, channels, depth, lanes = distinct
+        costs, *tiles = _costs(Problem(1, columns, channels, depth, 1, lanes, problem.threads))
+        result[:, where] = np.stack(tiles)[:, np.argmin(costs, axis=1)[place.ravel()]]
+    return result[0], result[1]
+
+
+def choose(problem: Problem) -> Tiles:
+    """The default tiles of ``problem``."""
+    shape = np.broadcast_shapes(*(np.shape(getattr(problem, name)) for name in ("rows", "columns", "channels")))
+    return fit(Tiles(0, 0), problem, np.zeros(shape, dtype=np.bool_))
+
+
+def fit(tuned: Tiles, problem: Problem, known: Any = np.True_) -> Tiles:
+    """``tuned``, perhaps measured on a larger operator, made legal for ``problem``; an estimate where it is not ``known``.
+
+    A register tile that does not fit keeps too few results in flight, so an estimated one takes its place.
+    """
+    fits = known & (problem.blocks % np.maximum(tuned.blocks, 1) == 0) & (tuned.columns <= problem.columns)
+    columns, blocks = _best(problem, ~fits)
+    columns, blocks = np.where(fits, tuned.columns, columns), np.where(fits, tuned.blocks, blocks)
+    return Tiles(
+        columns=columns,
+        blocks=blocks,
+        unroll=np.where(known, largest_divisor(problem.channels_in, np.where(known, tuned.unroll, 1)), 1),
+        rows=largest_divisor(problem.rows, np.where(known, tuned.rows, _rows(problem, blocks))),
+        weights_first=np.where(known, tuned.weights_first, _weights_first(problem, blocks)),
+        threads=np.where(known, np.maximum(tuned.threads, 1), problem.threads),
+    )
+
+
+def _rows(problem: Problem, blocks: Size) -> Any:
+    """Most rows per work-item."""
+    if problem.threads > 1:
+        return np.ones_like(blocks)
+    work = np.maximum(problem.columns * blocks * problem.depth * problem.lanes, 1)
+    return np.clip(TARGET_WORK // (4 * work), 1, 8)
+
+
+def _weights_first(problem: Problem, blocks: Size) -> Any:
+    """True where reading the input once for each group of blocks costs less than reading the weights once for each row."""
+    weights = 4 * problem.depth * problem.channels
+    inputs = 4 * problem.channels_in * problem.rows * problem.columns
+    by_rows = weights * problem.rows * np.where(weights <= CACHE_BYTES, 0.25, 1.0)
+    return inputs * (problem.blocks // blocks) <= by_rows

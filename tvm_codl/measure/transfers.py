@@ -1,0 +1,168 @@
+"""Measures what sharing costs on a phone: waits, launches, copies, reading from afar, changing a layout, contention.
+
+Small programs run on the phone as a network would, and their timelines say how long each processor did nothing and why.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relay
+
+from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value
+from tvm_codl.build.library import Library, build_dataflow
+from tvm_codl.cost.transfers import TransferCost
+from tvm_codl.measure.contention import measure_contention
+from tvm_codl.measure.worker import open_remote
+
+ROUNDS = 8
+RUNS = 25
+#: A kernel on a tensor of this size takes longer than an idle GPU takes to fall asleep.
+LARGE = (1, 64, 64, 64)
+#: Fits a core's own cache, and is read at once.
+NEAR = (1, 64, 64, 16)
+
+Span = dict[str, Any]
+
+
+def chain(shape: tuple[int, ...], processors: Sequence[str]) -> Dataflow:
+    """One after the other, each on its processor: additions of one to a tensor of ``shape``."""
+    roots = [Root(shape, "float32", "x")]
+    regions = []
+    for k, processor in enumerate(processors):
+        function = _function(shape, lambda x: relay.add(x, relay.const(1.0)))
+        roots.append(Root(shape, "float32"))
+        regions.append(Region(f"{processor}_{k}", processor, "", function, [Argument(Value(k))], [Value(k + 1)]))
+    return Dataflow(roots, regions, [("x", Value(0))], [Argument(Value(len(processors)))])
+
+
+def ping_pong(shape: tuple[int, ...], rounds: int) -> Dataflow:
+    """GPU, CPU, GPU, CPU, ...: ``2 * rounds`` additions, each on the other processor."""
+    return chain(shape, ("gpu", "cpu") * rounds)
+
+
+def readers(shape: tuple[int, ...], rounds: int) -> Dataflow:
+    """Each round, a tensor written on either processor and read on the other one by a kernel that writes little.
+
+    Regions are named by who reads: ``cpu_read_0``, ``gpu_read_0``, ...
+    """
+    roots = [Root(shape, "float32", "x")]
+    regions: list[Region] = []
+    small = (1, shape[1] // 2, shape[2] // 2, shape[3])
+    for k in range(rounds):
+        for writer, reader in (("gpu", "cpu"), ("cpu", "gpu")):
+            write = _function(shape, lambda x: relay.add(x, relay.const(1.0)))
+            roots.append(Root(shape, "float32"))
+            written = Value(len(roots) - 1)
+            regions.append(Region(f"{writer}_write_{k}", writer, "", write, [Argument(Value(0))], [written]))
+            read = _function(shape, lambda x: relay.nn.max_pool2d(x, (2, 2), (2, 2), layout="NHWC"))
+            roots.append(Root(small, "float32"))
+            result = Value(len(roots) - 1)
+            regions.append(Region(f"{reader}_read_{k}", reader, "", read, [Argument(written)], [result]))
+    return Dataflow(roots, regions, [("x", Value(0))], [Argument(Value(len(roots) - 1))])
+
+
+def relayouts(shape: tuple[int, ...]) -> Dataflow:
+    """One copy of a tensor into "channels outermost" on each processor."""
+    roots, regions = [], []
+    for processor in ("cpu", "gpu"):
+        function = _function(shape, relay.nn.relu)
+        roots += [Root(shape, "float32"), Root(shape, "float32", outer=len(shape) - 1)]
+        inputs = [Argument(Value(len(roots) - 2))]
+        regions.append(Region(f"{processor}_layout", processor, "", function, inputs, [Value(len(roots) - 1)]))
+    return Dataflow(roots, regions, [], [])
+
+
+def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target) -> TransferCost:
+    """Medians over many runs of small programs on the phone; a few seconds, most of them for building."""
+    with tempfile.TemporaryDirectory(prefix="tvm-codl-share-") as folder:
+
+        def ready(library: Library) -> Any:
+            return open_remote(phone, library.export(Path(folder) / f"share-{time.time_ns()}.so"))
+
+        def runs(flow: Dataflow) -> tuple[Any, list[list[Span]]]:
+            module = ready(build_dataflow(flow, cpu, gpu))
+            module.run({"x": np.zeros(flow.roots[0].shape, "float32")})
+            return module, [module.timeline() for _ in range(RUNS)][1:]
+
+        passing, crossed = runs(ping_pong(LARGE, ROUNDS))
+        _, queued = runs(chain(NEAR, ("gpu",) * 2 * ROUNDS))
+        far_module, far = runs(readers(NEAR, ROUNDS // 2))
+        wait_cpu, wait_gpu = (median(pauses(run, on, after) for run in crossed) for on, after in _PASSING)
+        layout = ready(build_dataflow(relayouts(LARGE), cpu, gpu, keep_weights=False))
+        relayout = max(median(layout.time_region(i, 9)) for i in range(2)) / _megabytes(LARGE)
+        copied = passing.copied_bytes / 1e6
+        if copied:
+            # Copies lie in the pauses, and the waits are what is left of them in a chain of small tensors.
+            _, small = runs(ping_pong((1, 64), ROUNDS))
+            together = wait_cpu + wait_gpu
+            wait_cpu, wait_gpu = (median(pauses(run, on, after) for run in small) for on, after in _PASSING)
+            copy = max(together - wait_cpu - wait_gpu, 0.0) * ROUNDS / copied
+        return TransferCost(
+            wait_cpu_ms=wait_cpu,
+            wait_gpu_ms=wait_gpu,
+            copy_ms_per_mb=copy if copied else 0.0,
+            relayout_ms_per_mb=relayout,
+            far_cpu_ms_per_mb=_far(far_module, far, "cpu") / _megabytes(NEAR),
+            far_gpu_ms_per_mb=_far(far_module, far, "gpu") / _megabytes(NEAR),
+            signal_ms=median(_each(run, "signal") for run in crossed),
+            feed_ms=median(_each(run, "feed", 2 * ROUNDS) for run in queued),
+            launch_ms=median(pauses(run, "gpu", "gpu") for run in queued),
+            start_ms=median(start(run) for run in queued),
+            contention=measure_contention(ready, cpu, gpu),
+        )
+
+
+_PASSING = (("cpu", "gpu"), ("gpu", "cpu"))
+
+
+def pauses(run: Iterable[Span], processor: str, after: str) -> float:
+    """Milliseconds, the median over the kernels of ``processor`` but the first: from the end of the last kernel that
+    ``after`` ended before, until it starts.  0 for a run without such kernels."""
+    kernels = sorted((s for s in run if s["kind"] == "kernel"), key=lambda s: s["start_us"])
+    found = []
+    for before, next in itertools.pairwise(kernels):
+        if before["processor"] == after and next["processor"] == processor:
+            found.append(max(next["start_us"] - before["end_us"], 0.0) / 1e3)
+    return median(found) if found else 0.0
+
+
+def start(run: Iterable[Span]) -> float:
+    """Milliseconds from the run's first event until the GPU's first kernel."""
+    spans = list(run)
+    first = min((s["start_us"] for s in spans if s["processor"] == "gpu"), default=0.0)
+    return (first - min(s["start_us"] for s in spans)) / 1e3
+
+
+def _each(run: Iterable[Span], name: str, count: int = 0) -> float:
+    """Milliseconds, the mean over the events of this name, or over ``count`` things that they did."""
+    lengths = [s["end_us"] - s["start_us"] for s in run if s["kind"] == "share" and s["name"] == name]
+    return sum(lengths) / (count or len(lengths) or 1) / 1e3
+
+
+def _far(module: Any, runs: Sequence[Iterable[Span]], processor: str) -> float:
+    """Milliseconds that a read of what the other processor wrote takes longer than alone."""
+    names = [r.name for r in module.about.regions]
+    index = names.index(f"{processor}_read_1")
+    alone = median(module.time_region(index, 15, 0.0))
+    inside = median(
+        s["end_us"] - s["start_us"] for run in runs for s in run if s["region"].startswith(f"{processor}_read")
+    )
+    return max(inside / 1e3 - alone, 0.0)
+
+
+def _function(shape: tuple[int, ...], body: Any) -> relay.Function:
+    x = relay.var("x", shape=shape)
+    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], body(x))))["main"]
+
+
+def _megabytes(shape: tuple[int, ...]) -> float:
+    return float(np.prod(shape)) * 4e-6
