@@ -90,3 +90,13 @@ def opencl() -> None:
 @pytest.fixture()
 def library_path(tmp_path: Path) -> Path:
     return tmp_path / "model.so"
+
+
+@pytest.fixture(scope="session")
+def no_pause() -> Iterator[None]:
+    """No wait for a calm machine before measuring: no test compares times."""
+    from tvm_codl.measure import interleave
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interleave, "CALM_S", 0.0)
+        yield

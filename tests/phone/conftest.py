@@ -24,6 +24,11 @@ os.execve(line[0], line, {{**os.environ, **phone_environment()}})
 """
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_pause(no_pause: None) -> None:
+    pass
+
+
 @pytest.fixture()
 def phone(tmp_path: Path) -> Phone:
     return Phone(tmp_path / "phone")
