@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import tvm
 from tvm import relay
+from tvm.contrib.graph_executor import GraphModule
 
 
 class Network:
@@ -75,13 +78,15 @@ def convolutions(
     return split, tvm.IRModule.from_expr(relay.Function([y], conv(conv(conv(y, w1), w2), w3)))
 
 
-def answer(mod: tvm.IRModule, value: np.ndarray) -> np.ndarray:
-    """What stock TVM computes on the CPU."""
-    from tvm.contrib.graph_executor import GraphModule
-
+@cache
+def stock(mod: tvm.IRModule) -> GraphModule:
     with tvm.transform.PassContext(opt_level=1, config={"tir.disable_cse_tir": True}):
-        built = relay.build(mod, "llvm")
-    runner = GraphModule(built["default"](tvm.cpu()))
+        return GraphModule(relay.build(mod, "llvm")["default"](tvm.cpu()))
+
+
+def answer(mod: tvm.IRModule, value: np.ndarray) -> np.ndarray:
+    """What stock TVM computes on the CPU.  It is built once for each module, so that tests better share these."""
+    runner = stock(mod)
     runner.set_input("x", value)
     runner.run()
     return runner.get_output(0).numpy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -28,14 +29,6 @@ def _images(opencl: None) -> None:
         pytest.skip("this OpenCL device has no images")
 
 
-def built(split: tvm.IRModule, side: int) -> Library:
-    cpu = cpu_target()
-    gpu = gpu_target(cpu, lanes=PIXEL, image_side=side)
-    assert image_side(gpu) == 0 and image_side(with_images(gpu)) == side
-    with scheduled():
-        return build(split, cpu, with_images(gpu))
-
-
 def opened(library: Library, path: Path, sharing: str = "svm") -> CoModule:
     return CoModule(tvm.runtime.load_module(str(library.export(path))), tvm.cpu(), sharing=sharing)
 
@@ -58,11 +51,27 @@ def dense_network() -> tuple[tvm.IRModule, tvm.IRModule]:
     return split, tvm.IRModule.from_expr(relay.Function([z], body))
 
 
+NETWORKS = {"convolutions": cache(convolutions), "dense": cache(dense_network)}
+
+
+@cache
+def built(kind: str, side: int) -> Library:
+    """A network for a GPU whose images have this side; 0: all weights are in buffers."""
+    cpu = cpu_target()
+    gpu = gpu_target(cpu, lanes=PIXEL, image_side=side)
+    assert image_side(gpu) == 0
+    if side:
+        gpu = with_images(gpu)
+        assert image_side(gpu) == side
+    with scheduled():
+        return build(NETWORKS[kind]()[0], cpu, gpu)
+
+
 @pytest.mark.parametrize("sharing", ["svm", "mapped", "copied"])
-@pytest.mark.parametrize("kind", ["convolutions", "dense"])
+@pytest.mark.parametrize("kind", NETWORKS)
 def test_the_answers_are_those_of_buffers_in_every_run(kind: str, sharing: str, tmp_path: Path) -> None:
-    split, whole = convolutions() if kind == "convolutions" else dense_network()
-    library = built(split, 8192)
+    _, whole = NETWORKS[kind]()
+    library = built(kind, 8192)
     assert images_in(library) == (3 if kind == "convolutions" else 1)
     module = opened(library, tmp_path / "model.so", sharing)
     shape = [int(size) for size in whole["main"].params[0].type_annotation.shape]
@@ -72,30 +81,23 @@ def test_the_answers_are_those_of_buffers_in_every_run(kind: str, sharing: str, 
 
 
 def test_an_image_is_filled_when_the_library_is_loaded_and_no_run_does_it_again(tmp_path: Path) -> None:
-    split, _ = convolutions()
     launched = {}
     for side in (0, 8192):
-        cpu = cpu_target()
-        gpu = gpu_target(cpu, lanes=PIXEL, image_side=side)
-        with scheduled():
-            library = build(split, cpu, with_images(gpu) if side else gpu)
-        module = opened(library, tmp_path / f"{side}.so")
+        module = opened(built("convolutions", side), tmp_path / f"{side}.so")
         module.run({"x": np.zeros((1, 12, 12, 16), "float32")})
         launched[side] = sum((e["processor"], e["kind"]) == ("gpu", "kernel") for e in module.timeline())
     assert launched[8192] == launched[0] > 0
 
 
 def test_weights_that_no_image_holds_stay_in_buffers(tmp_path: Path) -> None:
-    split, whole = convolutions()
-    library = built(split, 64)  # a row of a 3 x 3 kernel of 16 channels has 144 pixels
+    library = built("convolutions", 64)  # a row of a 3 x 3 kernel of 16 channels has 144 pixels
     assert images_in(library) == 0
     value = np.random.default_rng(3).standard_normal((1, 12, 12, 16)).astype("float32")
     got = opened(library, tmp_path / "model.so").run({"x": value})[0]
-    np.testing.assert_allclose(got, answer(whole, value), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(got, answer(NETWORKS["convolutions"]()[1], value), rtol=1e-4, atol=1e-4)
 
 
 def test_the_images_are_counted_among_what_a_library_holds(tmp_path: Path) -> None:
-    split, _ = convolutions()
-    module = opened(built(split, 8192), tmp_path / "model.so")
+    module = opened(built("convolutions", 8192), tmp_path / "model.so")
     # One row of the second convolution's channels, all rows of the others: 3 x 3 x 16 x 16, 16 x 16 and 32 x 16 weights.
     assert module.memory_bytes.scratch >= 9 * 16 * (16 + 16 + 32) * 4
