@@ -44,7 +44,7 @@ def apply(text: str, tree: Path) -> set[str]:
     ("title", "touched"),
     [
         ("Add a split rule", {"tvm_codl/graph/rules.py"}),
-        ("Add a Relay pass", {"tvm_codl/relay/relu_once.py", "tvm_codl/relay/prepare.py"}),
+        ("Add a Relay pass", {"tvm_codl/relay/relu_once.py", "tvm_codl/relay/pipeline.py"}),
     ],
 )
 def test_the_example_works_as_written(title: str, touched: set[str], tmp_path: Path) -> None:
