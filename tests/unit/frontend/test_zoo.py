@@ -9,12 +9,12 @@ import pytest
 
 from tvm_codl.errors import UserError
 from tvm_codl.frontend import zoo
-from tvm_codl.frontend.zoo import network, resnet18, small
+from tvm_codl.frontend.zoo import network, resnet, small
 from tvm_codl.frontend.zoo.entry import build_once
 
 
 def test_resnet18_has_the_published_size() -> None:
-    net = resnet18.build()
+    net = resnet.build_18()
     # 11,689,512 learned parameters, and the running mean and variance of 20 batch normalisations (4800 channels).
     sizes = [int(np.prod(w.dims)) for w in net.graph.initializer]
     assert sum(sizes) - 2 * 4800 == 11_689_512

@@ -6,33 +6,30 @@ import difflib
 
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.zoo import (
-    alexnet,
     bert_base,
     matmul,
-    mobilenet_v1,
-    mobilenet_v2,
+    mobilenet,
     posenet,
     ppocr,
-    resnet18,
-    resnet50,
+    resnet,
     retinaface,
     small,
     squeezenet,
     style_transfer,
-    vgg16,
+    vgg,
     yolov2,
 )
 from tvm_codl.frontend.zoo.entry import ZooEntry
 
 ENTRIES = (
-    resnet18.ENTRY,
-    resnet50.V1,
-    resnet50.V2,
-    mobilenet_v1.ENTRY,
-    mobilenet_v2.ENTRY,
+    resnet.RESNET18,
+    resnet.V1,
+    resnet.V2,
+    mobilenet.V1,
+    mobilenet.V2,
     squeezenet.ENTRY,
-    alexnet.ENTRY,
-    vgg16.ENTRY,
+    vgg.ALEXNET,
+    vgg.VGG16,
     yolov2.ENTRY,
     posenet.ENTRY,
     retinaface.ENTRY,

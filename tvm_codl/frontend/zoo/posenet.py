@@ -11,7 +11,7 @@ from __future__ import annotations
 import onnx
 
 from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
-from tvm_codl.frontend.zoo.mobilenet_v1 import add_trunk
+from tvm_codl.frontend.zoo.mobilenet import add_trunk
 from tvm_codl.frontend.zoo.network import Network
 
 POINTS, EDGES = 17, 16

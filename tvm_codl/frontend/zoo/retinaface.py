@@ -12,7 +12,7 @@ import onnx
 
 from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
 from tvm_codl.frontend.zoo.network import Network
-from tvm_codl.frontend.zoo.resnet50 import add_stages
+from tvm_codl.frontend.zoo.resnet import add_stages
 
 CHANNELS, ANCHORS = 256, 3
 #: Values of each anchor: face or not, box, and the x and y of five landmarks.
