@@ -21,25 +21,9 @@ from tvm_codl.frontend.zoo import (
 )
 from tvm_codl.frontend.zoo.entry import ZooEntry
 
-ENTRIES = (
-    resnet.RESNET18,
-    resnet.V1,
-    resnet.V2,
-    mobilenet.V1,
-    mobilenet.V2,
-    squeezenet.ENTRY,
-    vgg.ALEXNET,
-    vgg.VGG16,
-    yolov2.ENTRY,
-    posenet.ENTRY,
-    retinaface.ENTRY,
-    style_transfer.ENTRY,
-    matmul.ENTRY,
-    bert_base.ENTRY,
-    ppocr.DETECTION,
-    ppocr.DIRECTION,
-    ppocr.RECOGNITION,
-    small.ENTRY,
+_PICTURES = (resnet, mobilenet, squeezenet, vgg, yolov2, posenet, retinaface, style_transfer)
+ENTRIES: tuple[ZooEntry, ...] = tuple(
+    entry for family in (*_PICTURES, matmul, bert_base, ppocr, small) for entry in family.ENTRIES
 )
 
 

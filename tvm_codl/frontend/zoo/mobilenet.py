@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
+from tvm_codl.frontend.zoo.entry import build_once
 from tvm_codl.frontend.zoo.network import Network
 
 #: Version 1: output channels and stride of each depthwise separable block.
@@ -69,5 +69,4 @@ def _inverted_residual(net: Network, x: str, inputs: int, outputs: int, expansio
     return net.add("Add", x, y) if stride == 1 and inputs == outputs else y
 
 
-V1 = ZooEntry("mobilenet_v1", "MobileNetV1, width 1, seeded weights", build_once("mobilenet_v1", 1, build_v1))
-V2 = ZooEntry("mobilenet_v2", "MobileNetV2, width 1, seeded weights", build_once("mobilenet_v2", 1, build_v2))
+ENTRIES = (build_once("mobilenet_v1", build_v1), build_once("mobilenet_v2", build_v2))

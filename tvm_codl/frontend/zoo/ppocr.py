@@ -53,10 +53,12 @@ def line(shape: Shape) -> np.ndarray:
     return np.repeat(value, shape[0], axis=0)
 
 
-def _entry(name: str, about: str, file: str, shape: Shape, sample: Callable[[Shape], np.ndarray]) -> ZooEntry:
-    return ZooEntry(name, f"{about}, trained", find_installed(name, f"ch_{file}_infer.onnx"), {"x": shape}, sample)
+def _entry(name: str, file: str, shape: Shape, sample: Callable[[Shape], np.ndarray]) -> ZooEntry:
+    return ZooEntry(name, find_installed(name, f"ch_{file}_infer.onnx"), {"x": shape}, sample)
 
 
-DETECTION = _entry("ppocr_det", "PP-OCRv4 text detection", "PP-OCRv4_det", (1, 3, 320, 320), picture)
-DIRECTION = _entry("ppocr_cls", "PP-OCR text direction", "ppocr_mobile_v2.0_cls", (1, 3, 48, 192), line)
-RECOGNITION = _entry("ppocr_rec", "PP-OCRv4 text recognition", "PP-OCRv4_rec", (1, 3, 48, 320), line)
+ENTRIES = (
+    _entry("ppocr_det", "PP-OCRv4_det", (1, 3, 320, 320), picture),
+    _entry("ppocr_cls", "ppocr_mobile_v2.0_cls", (1, 3, 48, 192), line),
+    _entry("ppocr_rec", "PP-OCRv4_rec", (1, 3, 48, 320), line),
+)

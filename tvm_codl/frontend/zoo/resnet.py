@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
+from tvm_codl.frontend.zoo.entry import build_once
 from tvm_codl.frontend.zoo.network import Network
 
 #: Channels inside a block and ResNet-50's blocks of each stage; its blocks put out four times as many.
@@ -69,6 +69,4 @@ def build_v2(size: int = 224, classes: int = 1000) -> onnx.ModelProto:
     return net.finish((1, 3, size, size), net.dense(x, channels, classes), (1, classes))
 
 
-RESNET18 = ZooEntry("resnet18", "ResNet-18, seeded weights", build_once("resnet18", 1, build_18))
-V1 = ZooEntry("resnet50_v1", "ResNet-50 version 1, seeded weights", build_once("resnet50_v1", 1, build_v1))
-V2 = ZooEntry("resnet50_v2", "ResNet-50 version 2, seeded weights", build_once("resnet50_v2", 1, build_v2))
+ENTRIES = (build_once("resnet18", build_18), build_once("resnet50_v1", build_v1), build_once("resnet50_v2", build_v2))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
+from tvm_codl.frontend.zoo.entry import build_once
 from tvm_codl.frontend.zoo.network import Network
 
 #: AlexNet: output channels, kernel and stride of each convolution, and whether a pooling follows.
@@ -51,5 +51,4 @@ def _classify(net: Network, x: str, size: int, features: int, classes: int) -> o
     return net.finish((1, 3, size, size), net.dense(x, features, classes), (1, classes))
 
 
-ALEXNET = ZooEntry("alexnet", "AlexNet, one tower, seeded weights", build_once("alexnet", 1, build_alexnet))
-VGG16 = ZooEntry("vgg16", "VGG-16, seeded weights", build_once("vgg16", 1, build_vgg16))
+ENTRIES = (build_once("alexnet", build_alexnet), build_once("vgg16", build_vgg16))
