@@ -7,7 +7,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -41,17 +41,14 @@ def run_checks() -> Iterator[Check]:
         ("OpenCL", _opencl, True),
         ("cores", _cores, True),
     ):
-        yield _result(name, check, device)
-
-
-def _result(name: str, check: Callable[[], str], device: bool) -> Check:
-    try:
-        return Check(name, True, check(), device=device)
-    except CodlError as error:
-        found = " ".join(line.strip() for line in (error.what, error.evidence) if line)
-        return Check(name, False, found, error.next, device)
-    except Exception as error:  # a check must not end the doctor
-        return Check(name, False, f"{type(error).__name__}: {error}", "", device)
+        try:
+            result = Check(name, True, check(), device=device)
+        except CodlError as error:
+            found = " ".join(line.strip() for line in (error.what, error.evidence) if line)
+            result = Check(name, False, found, error.next, device)
+        except Exception as error:  # a check must not end the doctor
+            result = Check(name, False, f"{type(error).__name__}: {error}", "", device)
+        yield result
 
 
 def _python() -> str:

@@ -38,7 +38,7 @@ class Platform(msgspec.Struct, frozen=True):
     """A platform and its tools.
 
     ``triple`` is LLVM's name, empty for this machine; ``cxx`` the path of the C++ compiler and ``version`` its first line of
-    ``--version``; ``cmake`` the arguments for CMake, ``cc_options`` those for ``ndk.create_shared``.  ``run`` is a prefix of
+    ``--version``; ``cmake`` the arguments for CMake, ``cc_options`` those for linking a library.  ``run`` is a prefix of
     the command that runs a program here; Android's programs run on a phone only.
     """
 
