@@ -73,8 +73,8 @@ def _tvm() -> str:
     try:
         from tvm import autotvm, relay  # noqa: F401
     except ImportError as error:
-        found = f"{where} has no Relay; 0.19 is the last that does"
-        raise UserError(found, "", f"pip uninstall apache-tvm; {remedy}") from error
+        what = f"{where} has no Relay; 0.19 is the last that does"
+        raise UserError(what, "", f"pip uninstall apache-tvm; {remedy}") from error
     if tvm.get_global_func("codegen.LLVMModuleCreate", allow_missing=True) is None:
         raise UserError(f"{where} was built without LLVM", "", remedy)
     return where
@@ -121,8 +121,8 @@ def _plugin() -> str:
 def _opencl() -> str:
     from tvm_codl.runtime import opencl
 
-    found = opencl.find()
-    return f"{found.kind}: {found.device}, {found.version}; a probe kernel runs"
+    chosen = opencl.find()
+    return f"{chosen.kind}: {chosen.device}, {chosen.version}; a probe kernel runs"
 
 
 def _cores() -> str:

@@ -94,10 +94,10 @@ def run(command: Sequence[object], what: str, next: str = "tvm-codl doctor", qui
 def tool(name: str) -> str:
     """The path of ``cmake`` or ``ninja``, beside this Python first.  Raises :class:`UserError` where it is missing."""
     beside = Path(sys.executable).parent / name
-    found = str(beside) if beside.exists() else shutil.which(name)
-    if found is None:
+    path = str(beside) if beside.exists() else shutil.which(name)
+    if path is None:
         raise UserError(f"{name} is missing", f"not beside {sys.executable}, not on PATH", f"pip install {name}")
-    return found
+    return path
 
 
 if __name__ == "__main__":

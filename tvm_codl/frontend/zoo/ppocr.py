@@ -15,23 +15,6 @@ from tvm_codl.relay.model import Shape
 PACKAGE = "rapidocr_onnxruntime"
 
 
-def find_installed(name: str, file: str) -> Callable[[], Path]:
-    """A path function for one of the package's files; it raises :class:`UserError` if the package is missing."""
-
-    def path() -> Path:
-        spec = importlib.util.find_spec(PACKAGE)
-        for folder in (spec.submodule_search_locations or []) if spec else []:
-            if (found := Path(folder, "models", file)).is_file():
-                return found
-        raise UserError(
-            f"zoo:{name} is not installed",
-            f"no {PACKAGE}/models/{file}",
-            "pip install --no-deps rapidocr-onnxruntime==1.4.4",
-        )
-
-    return path
-
-
 def picture(shape: Shape) -> np.ndarray:
     """The demo picture.  On noise the detector answers values near zero, whose relative error means nothing."""
     from tvm_codl.frontend.picture import demo_picture
@@ -54,7 +37,17 @@ def line(shape: Shape) -> np.ndarray:
 
 
 def _entry(name: str, file: str, shape: Shape, sample: Callable[[Shape], np.ndarray]) -> ZooEntry:
-    return ZooEntry(name, find_installed(name, f"ch_{file}_infer.onnx"), {"x": shape}, sample)
+    """One of the package's networks; its ``path`` raises :class:`UserError` if the package is missing."""
+
+    def path() -> Path:
+        spec = importlib.util.find_spec(PACKAGE)
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            if (model := Path(folder, "models", f"ch_{file}_infer.onnx")).is_file():
+                return model
+        evidence = f"no {PACKAGE}/models/ch_{file}_infer.onnx"
+        raise UserError(f"zoo:{name} is not installed", evidence, "pip install --no-deps rapidocr-onnxruntime==1.4.4")
+
+    return ZooEntry(name, path, {"x": shape}, sample)
 
 
 ENTRIES = (
