@@ -36,21 +36,20 @@ class Library:
     about: About
     launches: tuple[tuple[Launch, ...], ...] = ()
 
-    def export(self, path: Path, fcompile: Callable[..., Any] | None = None) -> Path:
+    def export(self, path: Path) -> Path:
         """Writes one ``.so`` with the compiler for the platform of the CPU's target; the file appears whole or not at all.
 
-        ``fcompile`` replaces the linker, as in ``export_library``.  Raises :class:`UserError` where the compiler is missing or
-        fails, and for a library that Android would not load.
+        Raises :class:`UserError` where the compiler is missing or fails, and for a library that Android would not load.
         """
         if path.exists() and not path.is_file():
             what = f"{path} is no file that a library could replace"
             raise UserError(what, "it is a device, a pipe or a folder", "-o model.so")
         name = name_of(triple_of(self.about.build["cpu"]))
-        fcompile = fcompile or _linker_of(name)
+        link = _linker_of(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".building-") as folder:
             partial = Path(folder) / f"{path.stem}.so"
-            export(self.module, partial, fcompile)
+            export(self.module, partial, link)
             if name == "android-arm64":
                 check_android(partial)
             os.replace(partial, path)

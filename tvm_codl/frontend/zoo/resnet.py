@@ -32,9 +32,9 @@ def build_18() -> onnx.ModelProto:
     return net.finish((1, 3, 224, 224), net.dense(net.global_pool(x), channels, 1000), (1, 1000))
 
 
-def add_stages(net: Network, x: str = "input") -> list[tuple[str, int]]:
+def add_stages(net: Network) -> list[tuple[str, int]]:
     """The output and its channels of each stage, at a 4th, 8th, 16th and 32nd of the picture's size."""
-    x, channels, stages = net.pool("Max", net.conv_bn(x, 3, 64, 7, 2), 3, 2, 1), 64, []
+    x, channels, stages = net.pool("Max", net.conv_bn("input", 3, 64, 7, 2), 3, 2, 1), 64, []
     for stage, (inner, blocks) in enumerate(STAGES):
         for block in range(blocks):
             stride, outputs = 2 if stage and block == 0 else 1, inner * WIDER
