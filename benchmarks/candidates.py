@@ -28,7 +28,7 @@ from tvm import autotvm
 from tvm.autotvm.measure import MeasureInput, create_measure_batch
 
 from tvm_codl.device.connect import connect
-from tvm_codl.device.reference.local import local_phone
+from tvm_codl.device.reference.local import LocalPhone
 from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.kernels.tuner.builder import BatchBuilder
 from tvm_codl.kernels.tuner.runner import BatchRunner
@@ -66,7 +66,7 @@ def fresh_phone() -> Iterator[Any]:
         before = {name: os.environ.get(name) for name in changed}
         os.environ.update(changed)
         try:
-            with local_phone() as phone:
+            with LocalPhone() as phone:
                 yield phone
         finally:
             for name, value in before.items():

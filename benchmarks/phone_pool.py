@@ -30,11 +30,11 @@ import tvm
 from tvm import tir
 
 from tvm_codl.build.library import Library, build_dataflow
+from tvm_codl.device.connect import TrackerPhones
 from tvm_codl.device.cores import phone_environment
 from tvm_codl.device.reference.serve import LOOPBACK, command
 from tvm_codl.device.spec import Tracker
 from tvm_codl.device.tracker_client import tracker_summary
-from tvm_codl.device.tracker_phones import TrackerPhones
 from tvm_codl.errors import DeviceError
 from tvm_codl.frontend.load import load_model
 from tvm_codl.graph.opgraph import OpGraph

@@ -15,8 +15,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from rpc_apps.android_rpc import native, tools
-from rpc_apps.android_rpc.tvm4j import HERE, java_sources, java_tool, javac, run
+from rpc_apps.android_rpc.tvm4j import HERE, java_sources, java_tool, javac
 from tvm_codl.errors import CodlError
+from tvm_codl.runtime.compile import run
 
 MAIN = HERE / "app/src/main"
 ANDROID = "http://schemas.android.com/apk/res/android"

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rpc_apps.android_rpc.tvm4j import HERE, java_tool, run
-from tvm_codl.runtime.compile import tool, tvm_root
+from rpc_apps.android_rpc.tvm4j import HERE, java_tool
+from tvm_codl.runtime.compile import build_cmake
 from tvm_codl.runtime.platforms import platform
 
 SOURCES = HERE / "app/src/main/cpp"
 LIBRARY = "libtvm4j_runtime_packed.so"
 
 
-def build_native(folder: Path, name: str = "android-arm64", runtime: Path | None = None) -> Path:
+def build_native(folder: Path, name: str = "android-arm64") -> Path:
     """Builds the library for a platform of :mod:`tvm_codl.runtime.platforms`; the tests run ``host``'s in a JVM.
 
-    ``runtime`` is a ``libtvm_phone_runtime.a`` that was built before.  Raises :class:`UserError` without an NDK, or with
-    the compiler's message.
+    Raises :class:`UserError` without an NDK, or with the compiler's message.
     """
-    target, java = platform(name), Path(java_tool("javac")).resolve().parents[1]
-    words = [*target.cmake, f"-DCODL_PLATFORM={name}", f"-DCODL_JAVA_HOME={java}", f"-DTVM_ROOT={tvm_root()}"]
-    if runtime is not None:
-        words.append(f"-DCODL_TVM_RUNTIME={runtime}")
-    cmake, what = tool("cmake"), "the app's native library does not build"
-    run([cmake, "-S", SOURCES, "-B", folder, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}", *words], what)
-    run([cmake, "--build", folder, "--target", "tvm4j_runtime_packed"], what)
-    return folder / LIBRARY
+    java = Path(java_tool("javac")).resolve().parents[1]
+    options = [*platform(name).cmake, f"-DCODL_PLATFORM={name}", f"-DCODL_JAVA_HOME={java}"]
+    what, remedy = "the app's native library does not build", "tvm-codl doctor"
+    return build_cmake(folder / LIBRARY, SOURCES, options, what, remedy)

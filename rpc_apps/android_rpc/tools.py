@@ -27,40 +27,34 @@ def jars() -> Path:
 
 def jar(pattern: str) -> Path:
     """A jar of ``tools/pom.xml``.  Raises :class:`UserError` if it was not fetched."""
-    matches = sorted(jars().glob(pattern))
-    if not matches:
+    newest = max(jars().glob(pattern), default=None)
+    if newest is None:
         raise UserError(f"{pattern} is missing", f"not in {jars()}", INSTALL)
-    return matches[-1]
+    return newest
 
 
-def _sdk() -> Path | None:
+def _in_sdk(pattern: str) -> Path | None:
+    """The newest such file of the SDK that ANDROID_HOME names."""
     home = os.environ.get("ANDROID_HOME") or os.environ.get("ANDROID_SDK_ROOT")
-    return Path(home) if home else None
+    return max(Path(home).glob(pattern), default=None) if home else None
 
 
 def program(name: str) -> str:
     """The path of ``aapt2``, ``zipalign`` or ``apksigner``: the SDK's newest, else on PATH."""
-    sdk = _sdk()
-    in_sdk = sorted(sdk.glob(f"build-tools/*/{name}")) if sdk else []
-    path = str(in_sdk[-1]) if in_sdk else shutil.which(name)
+    path = _in_sdk(f"build-tools/*/{name}") or shutil.which(name)
     if path is None:
         raise UserError(f"{name} is missing", "neither in ANDROID_HOME nor on PATH", INSTALL)
-    return path
+    return str(path)
 
 
 def android_jar() -> Path:
     """Android's API at the app's target level, with the framework's resources."""
-    sdk, level = _sdk(), properties()["targetSdk"]
-    in_sdk = sdk / f"platforms/android-{level}/android.jar" if sdk else None
-    if in_sdk is not None and in_sdk.exists():
-        return in_sdk
-    return jar("android-all-14-*.jar")
+    return _in_sdk(f"platforms/android-{properties()['targetSdk']}/android.jar") or jar("android-all-14-*.jar")
 
 
 def dexer() -> list[str]:
     """The command that turns classes into ``classes.dex``, without its input: the SDK's d8, else dx."""
-    sdk, level = _sdk(), properties()["minSdk"]
-    d8 = sorted(sdk.glob("build-tools/*/d8")) if sdk else []
+    level, d8 = properties()["minSdk"], _in_sdk("build-tools/*/d8")
     if d8:
-        return [str(d8[-1]), "--release", "--min-api", level, "--lib", str(android_jar())]
+        return [str(d8), "--release", "--min-api", level, "--lib", str(android_jar())]
     return [java_tool("java"), "-cp", str(jar("dalvik-dx-*.jar")), DX, "--dex", f"--min-sdk-version={level}"]

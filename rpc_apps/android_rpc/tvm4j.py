@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tvm_codl.errors import UserError
-from tvm_codl.runtime.compile import tvm_root
+from tvm_codl.runtime.compile import run, tvm_root
 
 HERE = Path(__file__).parent
 #: Our own Java: for the app and a JVM, and for a JVM only.
@@ -77,16 +76,6 @@ def javac(sources: Sequence[Path], classes: Path, class_path: Sequence[Path] = (
     )
     words = [java_tool("javac"), "-encoding", "UTF-8", *level, *where, *warnings]
     run([*words, "-d", classes, *sources], "the Java sources do not compile")
-
-
-def run(command: Sequence[object], what: str, next: str = "tvm-codl doctor") -> str:
-    """Runs a program and returns its output.  Raises :class:`UserError` with its last lines if it fails."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    if done.returncode:
-        words = (done.stdout + done.stderr).strip().splitlines()
-        errors = [line for line in words if "error" in line.lower()] or words[-8:]
-        raise UserError(what, "\n    ".join([Path(str(command[0])).name, *errors[:8]]), next)
-    return done.stdout
 
 
 def compile_classes(folder: Path) -> Path:

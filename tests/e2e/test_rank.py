@@ -21,7 +21,7 @@ def test_variants_of_a_network_come_in_the_order_that_the_phone_measures(tmp_pat
     files = []
     for width in reversed(WIDTHS):
         files.append(tmp_path / f"mobilenet-{width}.onnx")
-        files[-1].write_bytes(zoo.mobilenet_v1.build(96, width, 100).SerializeToString())
+        files[-1].write_bytes(zoo.mobilenet.build_v1(96, width, 100).SerializeToString())
     options = ["--top", "4", "--budget", "5", "--repeat", "6", "--records", str(tmp_path / "records.sqlite"), "--json"]
     done = subprocess.run(
         [sys.executable, "-m", "tvm_codl", "rank", *(path.name for path in files), *options],

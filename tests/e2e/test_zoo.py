@@ -15,18 +15,18 @@ import tvm_codl as codl
 from tests.e2e.by_hand import every_operator_split
 from tvm_codl.frontend import zoo
 from tvm_codl.frontend.reference import reference_outputs
-from tvm_codl.frontend.zoo import resnet18, resnet50
+from tvm_codl.frontend.zoo import resnet
 from tvm_codl.measure.answers import check_answer
 
 SMALL: dict[str, Callable[[], onnx.ModelProto] | None] = {
-    "resnet18": resnet18.build,
-    "resnet50_v1": lambda: resnet50.build_v1(64),
-    "resnet50_v2": lambda: resnet50.build_v2(64),
-    "mobilenet_v1": lambda: zoo.mobilenet_v1.build(96),
-    "mobilenet_v2": lambda: zoo.mobilenet_v2.build(96),
+    "resnet18": resnet.build_18,
+    "resnet50_v1": lambda: resnet.build_v1(64),
+    "resnet50_v2": lambda: resnet.build_v2(64),
+    "mobilenet_v1": lambda: zoo.mobilenet.build_v1(96),
+    "mobilenet_v2": lambda: zoo.mobilenet.build_v2(96),
     "squeezenet": lambda: zoo.squeezenet.build(96),
-    "alexnet": zoo.alexnet.build,
-    "vgg16": lambda: zoo.vgg16.build(32),
+    "alexnet": zoo.vgg.build_alexnet,
+    "vgg16": lambda: zoo.vgg.build_vgg16(32),
     "yolov2": lambda: zoo.yolov2.build(96),
     "posenet": lambda: zoo.posenet.build(97),
     "retinaface": lambda: zoo.retinaface.build(128),

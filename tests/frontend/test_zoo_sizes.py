@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto
 
 from tvm_codl.frontend import zoo
-from tvm_codl.frontend.zoo import resnet18, resnet50
+from tvm_codl.frontend.zoo import resnet
 from tvm_codl.frontend.zoo.network import Network
 
 
@@ -59,14 +59,14 @@ def weights_without_values(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # Parameters to the last one, multiply-adds to what the publication rounds to; the modules' docstrings say where from.
 PUBLISHED: dict[str, tuple[Callable[[], onnx.ModelProto], int, float]] = {
-    "resnet18": (resnet18.build, 11_689_512, 1.8e9),
-    "resnet50_v1": (resnet50.build_v1, 25_557_032, 3.8e9),
-    "resnet50_v2": (resnet50.build_v2, 25_549_352, 4.1e9),
-    "mobilenet_v1": (zoo.mobilenet_v1.build, 4_231_976, 569e6),
-    "mobilenet_v2": (zoo.mobilenet_v2.build, 3_504_872, 300e6),
+    "resnet18": (resnet.build_18, 11_689_512, 1.8e9),
+    "resnet50_v1": (resnet.build_v1, 25_557_032, 3.8e9),
+    "resnet50_v2": (resnet.build_v2, 25_549_352, 4.1e9),
+    "mobilenet_v1": (zoo.mobilenet.build_v1, 4_231_976, 569e6),
+    "mobilenet_v2": (zoo.mobilenet.build_v2, 3_504_872, 300e6),
     "squeezenet": (zoo.squeezenet.build, 1_248_424, 0.82e9),
-    "alexnet": (zoo.alexnet.build, 61_100_840, 0.71e9),
-    "vgg16": (zoo.vgg16.build, 138_357_544, 15.5e9),
+    "alexnet": (zoo.vgg.build_alexnet, 61_100_840, 0.71e9),
+    "vgg16": (zoo.vgg.build_vgg16, 138_357_544, 15.5e9),
     "yolov2": (zoo.yolov2.build, 50_962_889, 29.46e9 / 2),
 }
 
@@ -141,7 +141,7 @@ def test_matmul_counts_both_kinds_of_product() -> None:
 
 @pytest.mark.parametrize("width", [0.35, 0.5, 0.75, 1.4])
 def test_mobilenet_v2_widths_keep_channels_in_eights(width: float) -> None:
-    size = Size(zoo.mobilenet_v2.build(width=width))
+    size = Size(zoo.mobilenet.build_v2(width=width))
     assert all(outputs % 8 == 0 for _, _, outputs, _, _ in size.convolutions)
     published = {0.35: 1.7e6, 0.5: 2.0e6, 0.75: 2.6e6, 1.4: 6.1e6}  # the authors' list of checkpoints
     assert size.parameters == pytest.approx(published[width], rel=0.03)

@@ -13,7 +13,7 @@ from tvm.autotvm.measure import MeasureErrorNo
 
 from tests.runtime.kernel_tasks import DEEDS, conv_task, first_legal, inputs_of
 from tvm_codl.device.connect import connect
-from tvm_codl.device.reference.local import local_phone
+from tvm_codl.device.reference.local import LocalPhone
 from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.kernels.tuner.builder import BatchBuilder
@@ -94,7 +94,7 @@ def test_kernel_tuned_on_the_phone_is_used_by_the_next_build(phone: Any, tmp_pat
 
 def test_autotvms_own_builder_and_runner_work_on_the_phone() -> None:
     task = conv_task(cpu_target())
-    with local_phone() as phone:
+    with LocalPhone() as phone:
         place = phone.where
         runner = autotvm.RPCRunner(place.key, place.host, place.port, number=1, repeat=1, timeout=60)
         option = autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=60), runner=runner)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.phone.servers import gone, wait_until
 from tvm_codl.device.connect import connect
-from tvm_codl.device.reference.local import local_phone
+from tvm_codl.device.reference.local import LocalPhone
 from tvm_codl.device.tracker_client import tracker_summary
 from tvm_codl.errors import DeviceError, UserError
 
@@ -103,7 +103,7 @@ def test_a_soc_file_replaces_what_the_phone_reports(tmp_path: Path) -> None:
 
 
 def test_two_clients_have_a_phone_each() -> None:
-    with local_phone() as first, local_phone() as second:
+    with LocalPhone() as first, LocalPhone() as second:
         assert first.where.key != second.where.key
         assert first.where.port != second.where.port
         assert tracker_summary(first.where.host, first.where.port) == {first.where.key: (1, 1)}

@@ -16,9 +16,8 @@ import pytest
 
 from tests.phone.servers import phone_server, tvm_process, wait_until
 from tests.phone.survivor import SLOW, measurer, measuring, poisoned, probes
-from tvm_codl.device.connect import connect
+from tvm_codl.device.connect import TrackerPhones, connect
 from tvm_codl.device.spec import Tracker
-from tvm_codl.device.tracker_phones import TrackerPhones
 from tvm_codl.measure import journal, libraries
 from tvm_codl.measure.phone_pool import PhonePool
 from tvm_codl.records.record import Record

@@ -5,29 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tvm_codl.build.dataflow import Argument, Dataflow, Value
+from tvm_codl.build.dataflow import Dataflow, Region, Root, Value
 from tvm_codl.build.kernels import Kernels
 
 
 def join_flows(flows: Sequence[Dataflow]) -> Dataflow:
-    """All plans' regions side by side, for one build of all kernels.  The plans share no tensor."""
-    whole = Dataflow([], [], [], [])
+    """All plans' regions side by side, for one build of all kernels.  The plans share no tensor; the result has no ports."""
+    roots: list[Root] = []
+    regions: list[Region] = []
     for flow in flows:
-        first = len(whole.roots)
-
-        def shift(value: Value, first: int = first) -> Value:
-            return replace(value, root=value.root + first)
-
-        def shift_all(arguments: list[Argument], first: int = first) -> list[Argument]:
-            return [replace(a, part=replace(a.part, root=a.part.root + first)) for a in arguments]
-
-        whole.roots.extend(flow.roots)
         for region in flow.regions:
-            name, outputs = f"{region.name}_{len(whole.regions)}", [shift(v) for v in region.outputs]
-            whole.regions.append(replace(region, name=name, inputs=shift_all(region.inputs), outputs=outputs))
-        whole.inputs.extend((name, shift(value)) for name, value in flow.inputs)
-        whole.outputs.extend(shift_all(flow.outputs))
-    return whole
+            inputs = [replace(argument, part=_shift(argument.part, len(roots))) for argument in region.inputs]
+            outputs = [_shift(value, len(roots)) for value in region.outputs]
+            regions.append(replace(region, inputs=inputs, outputs=outputs))
+        roots += flow.roots
+    return Dataflow(roots, regions, [], [])
+
+
+def _shift(value: Value, first: int) -> Value:
+    return replace(value, root=value.root + first)
 
 
 def split_kernels(flows: Sequence[Dataflow], kernels: dict[str, Kernels]) -> list[dict[str, Kernels]]:

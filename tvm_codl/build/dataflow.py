@@ -7,6 +7,7 @@ a contiguous range and joining two pieces costs nothing.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tvm
@@ -79,6 +80,11 @@ class Dataflow:
 
 def shape_of(type_: tvm.ir.Type) -> tuple[int, ...]:
     return tuple(int(d) for d in type_.shape)
+
+
+def count_bytes(shape: Sequence[int], dtype: str) -> int:
+    type_ = tvm.DataType(dtype)
+    return math.prod(shape) * max(1, (type_.bits * type_.lanes + 7) // 8)
 
 
 class _Reader:

@@ -14,7 +14,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_codl.build.dataflow import Argument, Dataflow, Root, Value
+from tvm_codl.build.dataflow import Argument, Dataflow, Root, Value, count_bytes
 from tvm_codl.build.launches import Launch, make_recorder
 from tvm_codl.errors import UserError
 
@@ -151,8 +151,7 @@ class _Graph:
         return str(self.nodes[node]["attrs"]["func_name"])
 
     def bytes(self, entry: int) -> int:
-        bits = tvm.DataType(self.dtype[entry]).bits
-        return int(np.prod(self.shape[entry], dtype=np.int64)) * max(1, (bits + 7) // 8)
+        return count_bytes(self.shape[entry], self.dtype[entry])
 
 
 class _RegionReader:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import tvm
-from tvm.contrib import cc, ndk
+from tvm.contrib import cc
 
 from tvm_codl.build import dataflow
 from tvm_codl.build.adaptive import join_flows, split_kernels
@@ -25,7 +25,7 @@ from tvm_codl.build.program import FORMAT, stored_weights, write
 from tvm_codl.errors import UserError, WorkplaceError
 from tvm_codl.runtime import plugin
 from tvm_codl.runtime.about import About, PlanInfo, PortInfo, RegionInfo
-from tvm_codl.runtime.platforms import NDK_COMPILER, Platform, name_of, platform, triple_of
+from tvm_codl.runtime.platforms import Platform, name_of, platform, triple_of
 
 
 @dataclass(frozen=True)
@@ -36,21 +36,20 @@ class Library:
     about: About
     launches: tuple[tuple[Launch, ...], ...] = ()
 
-    def export(self, path: Path, fcompile: Callable[..., Any] | None = None) -> Path:
+    def export(self, path: Path) -> Path:
         """Writes one ``.so`` with the compiler for the platform of the CPU's target; the file appears whole or not at all.
 
-        ``fcompile`` replaces the linker, as in ``export_library``.  Raises :class:`UserError` where the compiler is missing or
-        fails, and for a library that Android would not load.
+        Raises :class:`UserError` where the compiler is missing or fails, and for a library that Android would not load.
         """
         if path.exists() and not path.is_file():
             what = f"{path} is no file that a library could replace"
             raise UserError(what, "it is a device, a pipe or a folder", "-o model.so")
         name = name_of(triple_of(self.about.build["cpu"]))
-        fcompile = fcompile or _linker_of(name)
+        link = _linker_of(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".building-") as folder:
             partial = Path(folder) / f"{path.stem}.so"
-            export(self.module, partial, fcompile)
+            export(self.module, partial, link)
             if name == "android-arm64":
                 check_android(partial)
             os.replace(partial, path)
@@ -68,7 +67,7 @@ def export(module: tvm.runtime.Module, path: Path, fcompile: Callable[..., Any] 
     try:
         module.export_library(str(path), fcompile=fcompile)
     except (RuntimeError, OSError) as error:
-        words = str(error).strip()[-500:]
+        words = str(error).partition("\nCommand line:")[0].strip()[-500:]
         if isinstance(error, OSError) or os.strerror(errno.ENOSPC) in words:
             places = f"{path.parent} {tempfile.gettempdir()}"
             raise WorkplaceError(f"{path.name} cannot be linked here", words, f"df -h {places}") from error
@@ -88,21 +87,10 @@ def _linker_of(name: str) -> Callable[..., None] | None:
 
 
 def linker(where: Platform) -> Callable[..., None]:
-    """``ndk.create_shared`` with the compiler and the options of a platform."""
-
-    def link(output: str, objects: list[str], options: Sequence[str] = ()) -> None:
-        before = os.environ.get(NDK_COMPILER)
-        os.environ[NDK_COMPILER] = where.cxx
-        try:
-            ndk.create_shared(output, objects, ["-shared", "-fPIC", *where.cc_options, "-lm", *options])
-        finally:
-            if before is None:
-                del os.environ[NDK_COMPILER]
-            else:
-                os.environ[NDK_COMPILER] = before
-
-    link.get_target_triple = lambda: where.triple  # type: ignore[attr-defined]  # read where nothing runs on the CPU
-    return link
+    """Links shared libraries with the compiler and the options of a platform."""
+    options = [*where.cc_options, "-lm"]
+    # Where nothing runs on the CPU, TVM asks the linker for the triple.
+    return cc.cross_compiler(where.cxx, options, get_target_triple=lambda: where.triple)
 
 
 def build(

@@ -97,28 +97,28 @@ class Order:
         for _, _, touch in touches:
             edges[touch.buffer] |= {touch.lo, touch.hi}
         cuts = {buffer: sorted(bounds) for buffer, bounds in edges.items()}
-        first: dict[tuple[int, int], list[int]] = {}  # by buffer and the byte where a part begins
-        last: dict[tuple[int, int], list[int]] = {}
+        # By buffer and the byte where a part begins: the steps of each list that touch it.
+        touched_by: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
         for mine, at, touch in touches:
             bounds = cuts[touch.buffer]
             for lo in bounds[bisect_left(bounds, touch.lo) : bisect_left(bounds, touch.hi)]:
-                begun = first.setdefault((touch.buffer, lo), [NONE, NONE])
-                begun[mine] = at if begun[mine] == NONE else begun[mine]
-                last.setdefault((touch.buffer, lo), [NONE, NONE])[mine] = at
+                touched_by.setdefault((touch.buffer, lo), ([], []))[mine].append(at)
         parts: list[Part] = []
         for buffer, bounds in cuts.items():
             for lo, hi in pairwise(bounds):
-                part = self._part(buffer, lo, hi, first.get((buffer, lo)), last.get((buffer, lo)))
+                part = self._part(buffer, lo, hi, touched_by.get((buffer, lo), ([], [])))
                 if lo != 0 and (parts[-1].last, parts[-1].before) == (part.last, part.before):
                     part = Part(buffer, parts.pop().lo, hi, part.last, part.before)
                 parts.append(part)
         return parts
 
-    def _part(self, buffer: int, lo: int, hi: int, first: list[int] | None, last: list[int] | None) -> Part:
-        if first is None or last is None:
+    def _part(self, buffer: int, lo: int, hi: int, steps: tuple[list[int], list[int]]) -> Part:
+        """``steps`` of each list, in order, that touch these bytes."""
+        touching = [(mine, own[0]) for mine, own in enumerate(steps) if own]
+        if not touching:
             return Part(buffer, lo, hi, (len(self.lists[0]), len(self.lists[1])), (NONE, NONE))
-        begun = [mine for mine in (0, 1) if first[mine] != NONE]
-        before = [min(first[m] if m == mine else self.done[m][first[m]] for m in begun) for mine in (0, 1)]
+        before = [min(at if m == mine else self.done[m][at] for m, at in touching) for mine in (0, 1)]
+        last = [own[-1] if own else NONE for own in steps]
         return Part(buffer, lo, hi, (last[0], last[1]), (before[0], before[1]))
 
 

@@ -114,7 +114,7 @@ def _receive(receiver: multiprocessing.connection.Connection | None, limit_s: fl
     if receiver is None:
         return Outcome(None, f"the build took longer than {limit_s:g} s", ErrorNo.BUILD_TIMEOUT)
     try:
-        return Outcome(*receiver.recv())
+        return receiver.recv()
     except EOFError:
         places = {str(place): shutil.disk_usage(place).free for place in (tempfile.gettempdir(), cache_dir())}
         full = [place for place, free in places.items() if free < LEAST_ROOM]
@@ -143,9 +143,8 @@ def _build_in_child(build: Build, index: int, sender: multiprocessing.connection
     os.setpgid(0, 0)
     # This process must not release the parent's phone objects: it would write to the parent's connection.
     gc.freeze()
-    outcome = _try_build(build, index)
     try:
-        sender.send((outcome.path, outcome.error, outcome.failure, dict(outcome.offenders), outcome.workplace))
+        sender.send(_try_build(build, index))
     except (OSError, ValueError):
         traceback.print_exc()
 

@@ -13,10 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import tvm
 
 from tvm_codl.build import lifetimes
-from tvm_codl.build.dataflow import Dataflow, Root, Value
+from tvm_codl.build.dataflow import Dataflow, Root, Value, count_bytes
 from tvm_codl.build.kernels import CompiledRegion, Kernels, Operand, memory_shape
 from tvm_codl.runtime.about import MemoryBytes
 
@@ -26,10 +25,6 @@ ALIGNMENT = 1024
 COMMON_ALIGNMENT = 128  # OpenCL's largest type, two of TVM's vectors
 HOST_ALIGNMENT = 64  # the co-executor's kCpuAlignment; its blocks are multiples of it
 JsonObject = dict[str, Any]
-
-
-def _bytes(shape: tuple[int, ...], dtype: str) -> int:
-    return int(np.prod(shape, dtype=np.int64)) * max(1, (tvm.DataType(dtype).bits + 7) // 8)
 
 
 def _stored_name(flow: Dataflow, processor: str, name: str, value: np.ndarray) -> str:
@@ -89,7 +84,7 @@ class _Writer:
     def buffer_of(self, root: int) -> int:
         if root not in self.root_buffer:
             tensor = self.flow.roots[root]
-            self.root_buffer[root] = self.buffer(_bytes(tensor.shape, tensor.dtype), self.space(root))
+            self.root_buffer[root] = self.buffer(count_bytes(tensor.shape, tensor.dtype), self.space(root))
         return self.root_buffer[root]
 
     def space(self, root: int) -> str:
@@ -107,7 +102,7 @@ class _Writer:
         whole = memory_shape(root, Value(part.root))
         offset = 0
         if part.axis >= 0:
-            offset = _bytes(whole, root.dtype) // root.shape[part.axis] * part.lo
+            offset = count_bytes(whole, root.dtype) // root.shape[part.axis] * part.lo
         held = shape if shape is not None else memory_shape(root, part)
         return self.view(self.buffer_of(part.root), offset, held, root.dtype)
 
@@ -132,7 +127,7 @@ class _Writer:
             for o in call.operands[given:]:
                 # Successive tensors in one of TVM's slots are independent: each gets a buffer.
                 if o.kind == "scratch" and not self.flow.timed_alone:
-                    self.scratch[compiled.region, o.index] = self.buffer(_bytes(o.shape, o.dtype), processor)
+                    self.scratch[compiled.region, o.index] = self.buffer(count_bytes(o.shape, o.dtype), processor)
                 args.append(self.operand(compiled.region, processor, o))
             at = {"region": compiled.region}
             if call.function:
@@ -236,7 +231,7 @@ def _lifetime_step(step: JsonObject) -> lifetimes.Step:
     if step["do"] == "signal":
         return lifetimes.Step(signals=step["event"])
     views = step["args"] if step["do"] == "call" else [step[key] for key in ("from", "to", "view") if key in step]
-    touched = [(v["buffer"], v["offset"], _bytes(tuple(v["shape"]), v["dtype"])) for v in views]
+    touched = [(v["buffer"], v["offset"], count_bytes(tuple(v["shape"]), v["dtype"])) for v in views]
     return lifetimes.Step(tuple(lifetimes.Touch(buffer, at, at + size) for buffer, at, size in touched))
 
 

@@ -15,7 +15,7 @@ from tvm import rpc
 
 from tvm_codl.device.deadline import Result, TimeUp, call_within
 from tvm_codl.device.profile import DeviceProfile
-from tvm_codl.device.reference.local import LocalPhone, local_phone
+from tvm_codl.device.reference.local import LocalPhone
 from tvm_codl.device.reference.serve import is_loopback
 from tvm_codl.device.session_socket import SessionSocket
 from tvm_codl.device.soc import Soc, read_soc
@@ -147,6 +147,21 @@ class Phone:
         log(f"the phone at {self.where} is back")
 
 
+class TrackerPhones:
+    """Opens sessions on the phones that serve one key at a tracker."""
+
+    def __init__(self, place: Tracker, timeout_s: float = CONNECT_S, soc: Soc | None = None) -> None:
+        self.place, self.timeout_s, self.soc = place, timeout_s, soc
+
+    def take(self) -> Phone | None:
+        """A session on a free phone; None where none is free.
+
+        Raises :class:`DeviceError` where there is no tracker, or where the phone does not answer in time.
+        """
+        _, free = tracker_summary(self.place.host, self.place.port).get(self.place.key, (0, 0))
+        return Phone(self.place, self.timeout_s, soc=self.soc) if free else None
+
+
 @contextlib.contextmanager
 def connect(
     spec: Spec | None = None, *, timeout_s: float = CONNECT_S, session_s: float = 0.0, soc: str | Path | None = None
@@ -161,7 +176,7 @@ def connect(
     """
     spec, facts = spec or Local(), read_soc(soc) if soc else None
     with contextlib.ExitStack() as stack:
-        local: LocalPhone | None = stack.enter_context(local_phone()) if isinstance(spec, Local) else None
+        local = stack.enter_context(LocalPhone()) if isinstance(spec, Local) else None
         place = local.where if local else spec
         assert not isinstance(place, Local)
         phone = Phone(place, timeout_s, session_s, local.revive if local else lambda: None, facts)

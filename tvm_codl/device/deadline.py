@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TypeVar
 
 SLICE_S = 0.25
@@ -25,14 +26,13 @@ def call_within(seconds: float, work: Callable[[], Result]) -> Result:
     Raises what ``work`` raises, and :class:`TimeUp`.  Time in which this whole process was stopped (a sleeping computer, a
     stopped job) does not count: the peer was not slow then.
     """
-    results: list[Result] = []
-    errors: list[BaseException] = []
+    outcome: Future[Result] = Future()
 
     def run() -> None:
         try:
-            results.append(work())
+            outcome.set_result(work())
         except BaseException as error:
-            errors.append(error)
+            outcome.set_exception(error)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -41,8 +41,6 @@ def call_within(seconds: float, work: Callable[[], Result]) -> Result:
         before = time.monotonic()
         thread.join(min(SLICE_S, left))
         left -= min(time.monotonic() - before, 2 * SLICE_S)
-    if errors:
-        raise errors[0]
-    if not results:
+    if not outcome.done():
         raise TimeUp(seconds, thread)
-    return results[0]
+    return outcome.result()

@@ -7,7 +7,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -41,17 +41,14 @@ def run_checks() -> Iterator[Check]:
         ("OpenCL", _opencl, True),
         ("cores", _cores, True),
     ):
-        yield _result(name, check, device)
-
-
-def _result(name: str, check: Callable[[], str], device: bool) -> Check:
-    try:
-        return Check(name, True, check(), device=device)
-    except CodlError as error:
-        found = " ".join(line.strip() for line in (error.what, error.evidence) if line)
-        return Check(name, False, found, error.next, device)
-    except Exception as error:  # a check must not end the doctor
-        return Check(name, False, f"{type(error).__name__}: {error}", "", device)
+        try:
+            result = Check(name, True, check(), device=device)
+        except CodlError as error:
+            found = " ".join(line.strip() for line in (error.what, error.evidence) if line)
+            result = Check(name, False, found, error.next, device)
+        except Exception as error:  # a check must not end the doctor
+            result = Check(name, False, f"{type(error).__name__}: {error}", "", device)
+        yield result
 
 
 def _python() -> str:
@@ -76,8 +73,8 @@ def _tvm() -> str:
     try:
         from tvm import autotvm, relay  # noqa: F401
     except ImportError as error:
-        found = f"{where} has no Relay; 0.19 is the last that does"
-        raise UserError(found, "", f"pip uninstall apache-tvm; {remedy}") from error
+        what = f"{where} has no Relay; 0.19 is the last that does"
+        raise UserError(what, "", f"pip uninstall apache-tvm; {remedy}") from error
     if tvm.get_global_func("codegen.LLVMModuleCreate", allow_missing=True) is None:
         raise UserError(f"{where} was built without LLVM", "", remedy)
     return where
@@ -124,8 +121,8 @@ def _plugin() -> str:
 def _opencl() -> str:
     from tvm_codl.runtime import opencl
 
-    found = opencl.find()
-    return f"{found.kind}: {found.device}, {found.version}; a probe kernel runs"
+    chosen = opencl.find()
+    return f"{chosen.kind}: {chosen.device}, {chosen.version}; a probe kernel runs"
 
 
 def _cores() -> str:

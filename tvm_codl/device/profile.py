@@ -84,10 +84,10 @@ class DeviceProfile(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def with_soc(self, soc: Soc) -> DeviceProfile:
         """This profile with the known facts of ``soc`` in place of what the device reported."""
-        known = {name: value for name in soc.__struct_fields__ if (value := getattr(soc, name))}
-        if "max_work_group_size" in known:
-            known["max_work_group"] = known.pop("max_work_group_size")
-        return msgspec.structs.replace(self, **known)
+        stated = {name: value for name in soc.__struct_fields__ if (value := getattr(soc, name))}
+        if "max_work_group_size" in stated:
+            stated["max_work_group"] = stated.pop("max_work_group_size")
+        return msgspec.structs.replace(self, **stated)
 
     def to_json(self) -> str:
         return msgspec.json.encode(self).decode()

@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from tvm_codl.device.connect import CONNECT_S, translate_errors
+from tvm_codl.device.connect import CONNECT_S, TrackerPhones, translate_errors
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.device.soc import read_soc
 from tvm_codl.device.spec import Tracker
-from tvm_codl.device.tracker_phones import TrackerPhones
 from tvm_codl.errors import CodlError, DeviceError
 from tvm_codl.measure.jobs import Event, Job, measure_job
 from tvm_codl.measure.settings import Settings
@@ -39,7 +38,7 @@ MakeWorker = Callable[[Any, Log], Worker]
 
 
 class Phones(Protocol):
-    """Where phones are taken from, as :class:`~tvm_codl.device.tracker_phones.TrackerPhones` does."""
+    """Where phones are taken from, as :class:`~tvm_codl.device.connect.TrackerPhones` does."""
 
     def take(self) -> Any:
         """A phone that is free, or None.  Raises :class:`DeviceError` where it does not answer."""

@@ -35,9 +35,7 @@ class WeightSlices:
         return self.made[key, part]
 
 
-def piece_function(
-    piece: Piece, weights: Mapping[str, np.ndarray], dtypes: Sequence[str], name: str = "main"
-) -> relay.Function:
+def piece_function(piece: Piece, weights: Mapping[str, np.ndarray], dtypes: Sequence[str]) -> relay.Function:
     """The piece as a function of its feeds, its weights inside as constants.
 
     ``dtypes`` are the types of ``piece.operator.inputs``; the parameters are called ``input0``, ``input1``, ...
@@ -48,8 +46,7 @@ def piece_function(
     ]
     results = piece_body(piece, params, WeightSlices(weights))
     body = results[0] if len(results) == 1 else relay.Tuple(results)
-    function = relay.Function(params, body).with_attr("global_symbol", name)
-    return relay.transform.InferType()(tvm.IRModule({relay.GlobalVar(name): function}))[name]
+    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(params, body)))["main"]
 
 
 def piece_body(piece: Piece, feeds: Sequence[relay.Expr], weights: WeightSlices) -> list[relay.Expr]:

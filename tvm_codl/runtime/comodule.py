@@ -15,6 +15,7 @@ from tvm_codl.records.settings import DEFAULT, Settings
 from tvm_codl.runtime.about import About, MemoryBytes, PortInfo
 from tvm_codl.runtime.error_text import last_line
 
+DEVICE = 0  # the number of the OpenCL device
 #: Bytes of a network that leaves nothing in any phone's caches between two runs.
 LARGE_NETWORK = 64 << 20
 
@@ -49,7 +50,7 @@ class CoModule:
     Raises :class:`UserError` for a library that is none of ours, :class:`DeviceError` where the device refuses it.
     """
 
-    def __init__(self, module: tvm.runtime.Module, cpu: Any, device_id: int = 0, sharing: str = "auto") -> None:
+    def __init__(self, module: tvm.runtime.Module, cpu: Any, sharing: str = "auto") -> None:
         try:
             self.about = msgspec.json.decode(module["about"](), type=About)
             settings = settings_of(self.about)
@@ -60,7 +61,7 @@ class CoModule:
                 "tvm-codl build MODEL -o model.so",
             ) from error
         try:
-            self._executor = module["create"](device_id, sharing)
+            self._executor = module["create"](DEVICE, sharing)
         except tvm.error.TVMError as error:
             raise DeviceError("the device cannot run this library", last_line(error), "tvm-codl doctor") from error
         self._library, self._cpu = module, cpu

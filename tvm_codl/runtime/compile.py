@@ -73,27 +73,31 @@ def build_cmake(
         if not target.exists():
             building = target.parent / "build"
             given = (f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}", f"-DTVM_ROOT={tvm_root()}", *options)
-            for command in (
-                ["-S", str(sources), "-B", str(building), "-G", "Ninja", *given],
-                ["--build", str(building)],
-            ):
-                done = subprocess.run([tool("cmake"), *command], capture_output=quiet, text=True, check=False)
-                if done.returncode != 0:
-                    output = (done.stdout or "") + (done.stderr or "")
-                    errors = [line for line in output.splitlines() if "error" in line.lower()]
-                    raise UserError(what, "\n    ".join((errors or output.splitlines()[-5:])[:5]), remedy)
+            cmake = tool("cmake")
+            run([cmake, "-S", sources, "-B", building, "-G", "Ninja", *given], what, remedy, quiet)
+            run([cmake, "--build", building], what, remedy, quiet)
             # Moved last and atomically: an interrupted build must not look complete.
             os.replace(building / target.name, target)
     return target
 
 
+def run(command: Sequence[object], what: str, next: str = "tvm-codl doctor", quiet: bool = True) -> str:
+    """Runs a program and returns its output, if ``quiet``.  Raises :class:`UserError` with its errors if it fails."""
+    done = subprocess.run([str(word) for word in command], capture_output=quiet, text=True, check=False)
+    if done.returncode:
+        lines = ((done.stdout or "") + (done.stderr or "")).strip().splitlines()
+        errors = [line for line in lines if "error" in line.lower()] or lines[-8:]
+        raise UserError(what, "\n    ".join([Path(str(command[0])).name, *errors[:8]]), next)
+    return done.stdout or ""
+
+
 def tool(name: str) -> str:
     """The path of ``cmake`` or ``ninja``, beside this Python first.  Raises :class:`UserError` where it is missing."""
     beside = Path(sys.executable).parent / name
-    found = str(beside) if beside.exists() else shutil.which(name)
-    if found is None:
+    path = str(beside) if beside.exists() else shutil.which(name)
+    if path is None:
         raise UserError(f"{name} is missing", f"not beside {sys.executable}, not on PATH", f"pip install {name}")
-    return found
+    return path
 
 
 if __name__ == "__main__":

@@ -78,10 +78,10 @@ def environment() -> dict[str, str]:
             return dict(saved["variables"])
     except (OSError, ValueError, KeyError, TypeError):
         pass  # no usable result is kept
-    found = find()
-    paths = [v for v in found.variables.values() if v.startswith("/")]
-    pocl.replace_file(kept, json.dumps({"key": key, "variables": found.variables, "paths": paths}).encode())
-    return found.variables
+    chosen = find()
+    paths = [v for v in chosen.variables.values() if v.startswith("/")]
+    pocl.replace_file(kept, json.dumps({"key": key, "variables": chosen.variables, "paths": paths}).encode())
+    return chosen.variables
 
 
 def _machine_key() -> str:

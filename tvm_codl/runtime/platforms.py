@@ -38,7 +38,7 @@ class Platform(msgspec.Struct, frozen=True):
     """A platform and its tools.
 
     ``triple`` is LLVM's name, empty for this machine; ``cxx`` the path of the C++ compiler and ``version`` its first line of
-    ``--version``; ``cmake`` the arguments for CMake, ``cc_options`` those for ``ndk.create_shared``.  ``run`` is a prefix of
+    ``--version``; ``cmake`` the arguments for CMake, ``cc_options`` those for linking a library.  ``run`` is a prefix of
     the command that runs a program here; Android's programs run on a phone only.
     """
 
@@ -109,14 +109,14 @@ def _android() -> Platform:
     named = os.environ.get(NDK_COMPILER)
     folders = {name: os.environ[name] for name in NDK_FOLDERS if os.environ.get(name)}
     if named:
-        found = shutil.which(named)
-        if found is None:
+        compiler = shutil.which(named)
+        if compiler is None:
             raise WorkplaceError(
                 "the Android compiler is not there",
                 f"{NDK_COMPILER}={named} is no program",
                 f"export {NDK_COMPILER}=NDK/toolchains/llvm/prebuilt/linux-x86_64/bin/{ANDROID_TRIPLE}-clang++",
             )
-        cxx, ndk = found, _ndk_of(Path(found))
+        cxx, ndk = compiler, _ndk_of(Path(compiler))
     elif folders:
         variable, folder = next(iter(folders.items()))
         ndk = Path(folder)

@@ -50,8 +50,7 @@ class Mapping(msgspec.Struct, frozen=True):
 
     def is_in(self, present: list[Mapping]) -> bool:
         """Whether adb has this mapping, whatever is behind it."""
-        ports = self.way, self.phone_port, self.host_port
-        return any(ports == (other.way, other.phone_port, other.host_port) for other in present)
+        return msgspec.structs.replace(self, what="") in present
 
 
 class _Journal(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from tvm.rpc import base
 
@@ -28,20 +28,12 @@ def log(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-class Listener(Protocol):
-    """Where clients come from."""
-
-    def next_client(self, wait: Wait) -> Client:
-        """The next client that completes the handshake."""
-        ...
-
-    def sockets(self) -> list[socket.socket]:
-        """The sockets that a session's process must close."""
-        ...
-
-
 class DirectListener:
-    """Listens at a port; registers it at ``tracker``, if given, where clients then get their key."""
+    """Listens at a port; registers it at ``tracker``, if given, where clients then get their key.
+
+    As of :class:`ProxyListener`, ``next_client`` is the next that completes the handshake, and ``sockets`` are those that
+    a session's process must close.
+    """
 
     def __init__(self, listener: socket.socket, key: str, tracker: tuple[str, int] | None) -> None:
         self.listener, self.key, self.tracker = listener, key, tracker
@@ -149,3 +141,6 @@ class ProxyListener:
         except BaseException:
             conn.close()
             raise
+
+
+Listener = DirectListener | ProxyListener

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from tvm_codl.device.cores import phone_environment
@@ -25,7 +24,10 @@ START_S, STOP_S = 60.0, 3.0
 
 
 class LocalPhone:
-    """A tracker and a phone registered there; ``where`` is the phone's address."""
+    """A tracker and a phone registered there, for this process; ``where`` is the phone's address.
+
+    Both processes and their folder are gone after the ``with`` block, even if this process is killed.
+    """
 
     where: Tracker
 
@@ -44,6 +46,12 @@ class LocalPhone:
         except BaseException:
             self.stop()
             raise
+
+    def __enter__(self) -> LocalPhone:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
 
     def revive(self) -> None:
         """Starts what does not run, at the same address.  Raises :class:`DeviceError` if it does not start."""
@@ -111,16 +119,3 @@ class LocalPhone:
         raise DeviceError(
             f"the local phone did not register within {START_S:g} s", self._read_log("phone"), "tvm-codl doctor"
         )
-
-
-@contextlib.contextmanager
-def local_phone() -> Iterator[LocalPhone]:
-    """A phone for this process.  Both processes and their folder are gone afterwards, even if this process is killed.
-
-    Raises :class:`DeviceError` with the phone's own words if it does not start.
-    """
-    phone = LocalPhone()
-    try:
-        yield phone
-    finally:
-        phone.stop()

@@ -6,43 +6,24 @@ import difflib
 
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.zoo import (
-    alexnet,
     bert_base,
     matmul,
-    mobilenet_v1,
-    mobilenet_v2,
+    mobilenet,
     posenet,
     ppocr,
-    resnet18,
-    resnet50,
+    resnet,
     retinaface,
     small,
     squeezenet,
     style_transfer,
-    vgg16,
+    vgg,
     yolov2,
 )
 from tvm_codl.frontend.zoo.entry import ZooEntry
 
-ENTRIES = (
-    resnet18.ENTRY,
-    resnet50.V1,
-    resnet50.V2,
-    mobilenet_v1.ENTRY,
-    mobilenet_v2.ENTRY,
-    squeezenet.ENTRY,
-    alexnet.ENTRY,
-    vgg16.ENTRY,
-    yolov2.ENTRY,
-    posenet.ENTRY,
-    retinaface.ENTRY,
-    style_transfer.ENTRY,
-    matmul.ENTRY,
-    bert_base.ENTRY,
-    ppocr.DETECTION,
-    ppocr.DIRECTION,
-    ppocr.RECOGNITION,
-    small.ENTRY,
+_PICTURES = (resnet, mobilenet, squeezenet, vgg, yolov2, posenet, retinaface, style_transfer)
+ENTRIES: tuple[ZooEntry, ...] = tuple(
+    entry for family in (*_PICTURES, matmul, bert_base, ppocr, small) for entry in family.ENTRIES
 )
 
 

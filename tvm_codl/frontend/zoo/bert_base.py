@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
+from tvm_codl.frontend.zoo.entry import build_once
 from tvm_codl.frontend.zoo.network import Network
 from tvm_codl.relay.model import Shape
 
@@ -73,4 +73,4 @@ def sample(shape: Shape) -> np.ndarray:
     return np.random.default_rng(0).integers(0, WORDS, shape)
 
 
-ENTRY = ZooEntry("bert_base", "BERT base, 128 tokens, seeded weights", build_once("bert_base", 1, build), sample=sample)
+ENTRIES = (build_once("bert_base", build, sample=sample),)

@@ -23,14 +23,18 @@ class ZooEntry:
     """
 
     name: str
-    about: str
     path: Callable[[], Path]
     shapes: dict[str, Shape] = field(default_factory=dict)
     sample: Callable[[Shape], np.ndarray] | None = None
 
 
-def build_once(name: str, version: int, build: Callable[[], onnx.ModelProto]) -> Callable[[], Path]:
-    """A path function for a network that this package builds once, into the cache folder.
+def build_once(
+    name: str,
+    build: Callable[[], onnx.ModelProto],
+    version: int = 1,
+    sample: Callable[[Shape], np.ndarray] | None = None,
+) -> ZooEntry:
+    """A network of seeded weights that this package builds once, into the cache folder.
 
     ``version`` is part of the file's name; raise it when ``build`` changes.
     """
@@ -46,4 +50,4 @@ def build_once(name: str, version: int, build: Callable[[], onnx.ModelProto]) ->
             os.replace(part.name, target)
         return target
 
-    return path
+    return ZooEntry(name, path, sample=sample)

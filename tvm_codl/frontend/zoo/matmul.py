@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
+from tvm_codl.frontend.zoo.entry import build_once
 from tvm_codl.frontend.zoo.network import Network
 
 ROWS, COLUMNS = 256, 1024
@@ -26,4 +26,4 @@ def build(rows: int = ROWS, columns: int = COLUMNS) -> onnx.ModelProto:
     return net.finish((rows, columns), net.dense(mixed, columns, columns), (rows, columns))
 
 
-ENTRY = ZooEntry("matmul", "matrix products of 256 × 1024, seeded weights", build_once("matmul", 1, build))
+ENTRIES = (build_once("matmul", build),)

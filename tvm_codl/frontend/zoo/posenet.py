@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
-from tvm_codl.frontend.zoo.mobilenet_v1 import add_trunk
+from tvm_codl.frontend.zoo.entry import build_once
+from tvm_codl.frontend.zoo.mobilenet import add_trunk
 from tvm_codl.frontend.zoo.network import Network
 
 POINTS, EDGES = 17, 16
@@ -30,4 +30,4 @@ def build(size: int = 257) -> onnx.ModelProto:
     return net.finish_all((1, 3, size, size), heads)
 
 
-ENTRY = ZooEntry("posenet", "PoseNet on MobileNetV1, 257 × 257, seeded weights", build_once("posenet", 1, build))
+ENTRIES = (build_once("posenet", build),)

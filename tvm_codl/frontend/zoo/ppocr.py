@@ -15,23 +15,6 @@ from tvm_codl.relay.model import Shape
 PACKAGE = "rapidocr_onnxruntime"
 
 
-def find_installed(name: str, file: str) -> Callable[[], Path]:
-    """A path function for one of the package's files; it raises :class:`UserError` if the package is missing."""
-
-    def path() -> Path:
-        spec = importlib.util.find_spec(PACKAGE)
-        for folder in (spec.submodule_search_locations or []) if spec else []:
-            if (found := Path(folder, "models", file)).is_file():
-                return found
-        raise UserError(
-            f"zoo:{name} is not installed",
-            f"no {PACKAGE}/models/{file}",
-            "pip install --no-deps rapidocr-onnxruntime==1.4.4",
-        )
-
-    return path
-
-
 def picture(shape: Shape) -> np.ndarray:
     """The demo picture.  On noise the detector answers values near zero, whose relative error means nothing."""
     from tvm_codl.frontend.picture import demo_picture
@@ -53,10 +36,22 @@ def line(shape: Shape) -> np.ndarray:
     return np.repeat(value, shape[0], axis=0)
 
 
-def _entry(name: str, about: str, file: str, shape: Shape, sample: Callable[[Shape], np.ndarray]) -> ZooEntry:
-    return ZooEntry(name, f"{about}, trained", find_installed(name, f"ch_{file}_infer.onnx"), {"x": shape}, sample)
+def _entry(name: str, file: str, shape: Shape, sample: Callable[[Shape], np.ndarray]) -> ZooEntry:
+    """One of the package's networks; its ``path`` raises :class:`UserError` if the package is missing."""
+
+    def path() -> Path:
+        spec = importlib.util.find_spec(PACKAGE)
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            if (model := Path(folder, "models", f"ch_{file}_infer.onnx")).is_file():
+                return model
+        evidence = f"no {PACKAGE}/models/ch_{file}_infer.onnx"
+        raise UserError(f"zoo:{name} is not installed", evidence, "pip install --no-deps rapidocr-onnxruntime==1.4.4")
+
+    return ZooEntry(name, path, {"x": shape}, sample)
 
 
-DETECTION = _entry("ppocr_det", "PP-OCRv4 text detection", "PP-OCRv4_det", (1, 3, 320, 320), picture)
-DIRECTION = _entry("ppocr_cls", "PP-OCR text direction", "ppocr_mobile_v2.0_cls", (1, 3, 48, 192), line)
-RECOGNITION = _entry("ppocr_rec", "PP-OCRv4 text recognition", "PP-OCRv4_rec", (1, 3, 48, 320), line)
+ENTRIES = (
+    _entry("ppocr_det", "PP-OCRv4_det", (1, 3, 320, 320), picture),
+    _entry("ppocr_cls", "ppocr_mobile_v2.0_cls", (1, 3, 48, 192), line),
+    _entry("ppocr_rec", "PP-OCRv4_rec", (1, 3, 48, 320), line),
+)

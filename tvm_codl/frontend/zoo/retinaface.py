@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
+from tvm_codl.frontend.zoo.entry import build_once
 from tvm_codl.frontend.zoo.network import Network
-from tvm_codl.frontend.zoo.resnet50 import add_stages
+from tvm_codl.frontend.zoo.resnet import add_stages
 
 CHANNELS, ANCHORS = 256, 3
 #: Values of each anchor: face or not, box, and the x and y of five landmarks.
@@ -63,4 +63,4 @@ def _context(net: Network, x: str) -> str:
     return net.add("Relu", net.add("Concat", near, middle, far, axis=1))
 
 
-ENTRY = ZooEntry("retinaface", "RetinaFace on ResNet-50, 640 × 640, seeded weights", build_once("retinaface", 1, build))
+ENTRIES = (build_once("retinaface", build),)

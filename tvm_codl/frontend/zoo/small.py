@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
+from tvm_codl.frontend.zoo.entry import build_once
 from tvm_codl.frontend.zoo.network import Network
 
 
@@ -30,4 +30,4 @@ def build() -> onnx.ModelProto:
     return net.finish((1, 3, 32, 32), net.add("Softmax", z, axis=1), (1, 10))
 
 
-ENTRY = ZooEntry("small", "a small network of all basic operators", build_once("small", 1, build))
+ENTRIES = (build_once("small", build),)

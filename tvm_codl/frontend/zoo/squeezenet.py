@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
+from tvm_codl.frontend.zoo.entry import build_once
 from tvm_codl.frontend.zoo.network import Network
 
 #: Channels of the squeezing layer, and of each of the two expanding ones; 0 is a pooling.
@@ -36,4 +36,4 @@ def _pool(net: Network, x: str) -> str:
     return net.add("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1)
 
 
-ENTRY = ZooEntry("squeezenet", "SqueezeNet 1.0, seeded weights", build_once("squeezenet", 1, build))
+ENTRIES = (build_once("squeezenet", build),)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
+from tvm_codl.frontend.zoo.entry import build_once
 from tvm_codl.frontend.zoo.network import Network
 
 BLOCKS, CHANNELS = 5, 128
@@ -36,6 +36,4 @@ def build(height: int = 480, width: int = 640) -> onnx.ModelProto:
     return net.finish((1, 3, height, width), x, (1, 3, height, width))
 
 
-ENTRY = ZooEntry(
-    "style_transfer", "fast style transfer, 480 × 640, seeded weights", build_once("style_transfer", 1, build)
-)
+ENTRIES = (build_once("style_transfer", build),)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
+from tvm_codl.frontend.zoo.entry import build_once
 from tvm_codl.frontend.zoo.network import Network
 
 #: Darknet-19's stages without its classifier; odd layers are 3×3 to these channels, even ones 1×1 to half as many.
@@ -40,4 +40,4 @@ def build(size: int = 416) -> onnx.ModelProto:
     return net.finish((1, 3, size, size), x, (1, outputs, size // 32, size // 32))
 
 
-ENTRY = ZooEntry("yolov2", "YOLOv2 for COCO, 416 × 416, seeded weights", build_once("yolov2", 1, build))
+ENTRIES = (build_once("yolov2", build),)

@@ -1,21 +1,45 @@
-"""MobileNetV2 (Sandler et al. 2018, table 2) of width 1, for 1×3×224×224 pictures and 1000 classes, seeded weights.
+"""MobileNet, version 1 (Howard et al. 2017, table 1) and version 2 (Sandler et al. 2018, table 2), seeded weights.
 
-Table 4 of the paper: 3.4 million parameters (3,504,872 counted one by one), 300 million multiply-adds.
+At width 1, for 1×3×224×224 pictures and 1000 classes.  Table 8 of the first paper: 4.2 million parameters (4,231,976
+counted one by one), 569 million multiply-adds.  Table 4 of the second: 3.4 million (3,504,872), 300 million.
 """
 
 from __future__ import annotations
 
 import onnx
 
-from tvm_codl.frontend.zoo.entry import ZooEntry, build_once
+from tvm_codl.frontend.zoo.entry import build_once
 from tvm_codl.frontend.zoo.network import Network
 
-#: Of each row of the table: expansion, output channels, blocks, stride of the first block.
+#: Version 1: output channels and stride of each depthwise separable block.
+BLOCKS = (
+    (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1), (512, 1), (512, 1), (512, 1), (512, 1),
+    (1024, 2), (1024, 1),
+)  # fmt: skip
+#: Version 2: of each row of the table: expansion, output channels, blocks, stride of the first block.
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 GRANULE = 8
 
 
-def build(size: int = 224, width: float = 1.0, classes: int = 1000) -> onnx.ModelProto:
+def add_trunk(net: Network, width: float = 1.0) -> tuple[str, int]:
+    """The convolutions, from ``input`` to a 32nd of its size; with the channels there."""
+    channels = int(32 * width)
+    x = net.conv_bn("input", 3, channels, 3, 2, relu="relu6")
+    for outputs, stride in BLOCKS:
+        wide = int(outputs * width)
+        x = net.conv_bn(x, channels, channels, 3, stride, groups=channels, relu="relu6")
+        x = net.conv_bn(x, channels, wide, 1, relu="relu6")
+        channels = wide
+    return x, channels
+
+
+def build_v1(size: int = 224, width: float = 1.0, classes: int = 1000) -> onnx.ModelProto:
+    net = Network("mobilenet_v1", seed=1)
+    x, channels = add_trunk(net, width)
+    return net.finish((1, 3, size, size), net.dense(net.global_pool(x), channels, classes), (1, classes))
+
+
+def build_v2(size: int = 224, width: float = 1.0, classes: int = 1000) -> onnx.ModelProto:
     """``width`` multiplies all channels but the last ones, which only grow (section 4 of the paper)."""
     net = Network("mobilenet_v2", seed=2)
     channels = _wide(32, width)
@@ -45,4 +69,4 @@ def _inverted_residual(net: Network, x: str, inputs: int, outputs: int, expansio
     return net.add("Add", x, y) if stride == 1 and inputs == outputs else y
 
 
-ENTRY = ZooEntry("mobilenet_v2", "MobileNetV2, width 1, seeded weights", build_once("mobilenet_v2", 1, build))
+ENTRIES = (build_once("mobilenet_v1", build_v1), build_once("mobilenet_v2", build_v2))
