@@ -53,8 +53,7 @@ class Side(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def beyond(self, bytes: ArrayLike) -> Numbers:
         """DRAM traffic: 0 if the tensors fit in cache, else all bytes."""
         size = np.asarray(bytes, dtype=float)
-        result: Numbers = np.where(size > self.cache, size, 0.0)
-        return result
+        return np.where(size > self.cache, size, 0.0)
 
 
 class Contention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -33,8 +33,7 @@ class Table(msgspec.Struct, frozen=True):
 
     def __getitem__(self, name: str) -> Integers:
         """The column of that name."""
-        column: Integers = self.numbers[:, _COLUMN[name]]
-        return column
+        return self.numbers[:, _COLUMN[name]]
 
     def rows(self, at: NDArray[np.intp]) -> Table:
         """The rows at these places."""

@@ -101,8 +101,7 @@ def train(
 
 def errors_of(found: HeldOut) -> list[dict[str, Any]]:
     """The learned model's figures, as plain values."""
-    values: list[dict[str, Any]] = [msgspec.to_builtins(r) for r in found.results if r.learner == "learned"]
-    return values
+    return [msgspec.to_builtins(r) for r in found.results if r.learner == "learned"]
 
 
 def _profile_of(records: Iterable[Record], profiles: dict[str, DeviceFacts]) -> DeviceFacts:

@@ -90,8 +90,7 @@ class Flops(msgspec.Struct, frozen=True):
         return cls(slope, start, float(np.exp(log_ms.min())))
 
     def predict(self, amounts: Amounts) -> Floats:
-        result: Floats = np.log(np.maximum(self.slope * amounts.flops + self.start, self.least))
-        return result
+        return np.log(np.maximum(self.slope * amounts.flops + self.start, self.least))
 
 
 class Roofline(msgspec.Struct, frozen=True):

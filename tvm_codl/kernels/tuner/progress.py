@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-import numpy as np
+from tvm_codl.kernels.tuner.trials import seconds
 
 #: Seconds between two lines where there is no terminal to write over the last one.
 EVERY_S = 10.0
@@ -25,9 +25,9 @@ class Progress:
 
     def __call__(self, tuner: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:
         self.done += len(inputs)
-        for one, result in zip(inputs, results, strict=True):
-            self._current = one.task.flop / float(np.mean(result.costs)) if result.error_no == 0 else 0.0
-        self._best = max(self._best, float(tuner.best_flops))
+        flops = [one.task.flop / seconds(result) for one, result in zip(inputs, results, strict=True)]
+        self._current = flops[-1] if flops else 0.0
+        self._best = max(self._best, float(tuner.best_flops) if tuner is not None else 0.0, *flops)
         if self._terminal:
             print(f"\r{self.line()}", end="", file=self.stream, flush=True)
         elif time.monotonic() - self._said > EVERY_S:

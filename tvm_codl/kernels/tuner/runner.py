@@ -86,7 +86,7 @@ class BatchRunner(Runner):
             if hasattr(built, "function"):
                 self._together.setdefault(built.filename, []).append(built.function)
         for one, built in zip(measure_inputs, build_results, strict=True):
-            result = built if isinstance(built, MeasureResult) else self._measured(one, built)
+            result = self._measure(one, built)
             results.append(result)
             self.keep(one, result)
         return results
@@ -95,19 +95,19 @@ class BatchRunner(Runner):
         self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult], rounds: int
     ) -> list[list[float]]:
         """Seconds of each input, ``rounds`` times in turn, so that drift affects all alike; an empty list where one fails."""
-        times: list[list[float]] = [[] for _ in measure_inputs]
-        bad: set[int] = set()
+        times: dict[int, list[float]] = {index: [] for index in range(len(measure_inputs))}
         for _ in range(rounds):
-            for index, (one, built) in enumerate(zip(measure_inputs, build_results, strict=True)):
-                if index not in bad:
-                    result = built if isinstance(built, MeasureResult) else self._measured(one, built)
-                    if result.error_no != MeasureErrorNo.NO_ERROR:
-                        bad.add(index)
-                    else:
-                        times[index].append(min(result.costs))
-        return [[] if index in bad else seconds for index, seconds in enumerate(times)]
+            for index in list(times):
+                result = self._measure(measure_inputs[index], build_results[index])
+                if result.error_no == MeasureErrorNo.NO_ERROR:
+                    times[index].append(min(result.costs))
+                else:
+                    del times[index]
+        return [times.get(index, []) for index in range(len(measure_inputs))]
 
-    def _measured(self, one: MeasureInput, built: BuildResult) -> MeasureResult:
+    def _measure(self, one: MeasureInput, built: BuildResult | MeasureResult) -> MeasureResult:
+        if isinstance(built, MeasureResult):
+            return built
         if built.error is not None:  # of another builder
             return failed(MeasureErrorNo.COMPILE_HOST, str(built.error[1]), built.time_cost)
         started = time.monotonic()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import autotvm
 from tvm.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
@@ -90,6 +91,11 @@ class Trials:
         self._known.setdefault(key, {})[knobs] = (one, result)
         if result.error_no in PASSING:
             self._passed.setdefault((*key, knobs), set()).add(float(result.timestamp))
+
+
+def seconds(result: MeasureResult) -> float:
+    """The mean time; infinite for a failure."""
+    return float(np.mean(result.costs)) if result.error_no == MeasureErrorNo.NO_ERROR else float("inf")
 
 
 def legal(space: Any) -> list[int]:

@@ -19,7 +19,7 @@ from tvm.autotvm.tuner.tuner import Tuner
 
 from tvm_codl.kernels.dispatch import plain
 from tvm_codl.kernels.reuse import place_of
-from tvm_codl.kernels.tuner.trials import Pair, knobs_of, legal
+from tvm_codl.kernels.tuner.trials import Pair, knobs_of, legal, seconds
 
 NAMES = ("xgb", "random", "gridsearch", "climb")
 #: Trials between two fits of the model.
@@ -47,10 +47,10 @@ class KnobModel(CostModel):
         """Learns from trials of other kernels of the same template; returns how many there were."""
         rows, speeds = self._history
         for trials in kernels:
-            best = min((float(np.mean(r.costs)) for _, r in trials if r.error_no == 0), default=0.0)
-            for one, result in trials if best else ():
+            best = min((seconds(result) for _, result in trials), default=math.inf)
+            for one, result in trials if best < math.inf else ():
                 rows.append(self._features(one.config, _extents(plain(one.task.workload))))
-                speeds.append(best / float(np.mean(result.costs)) if result.error_no == 0 else 0.0)
+                speeds.append(best / seconds(result))
         if rows:
             self._train(np.array(rows), np.array(speeds), np.ones(len(rows)))
         return len(rows)
@@ -139,7 +139,7 @@ class HillClimb(Tuner):
     def update(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:
         for one, result in zip(inputs, results, strict=True):
             self.visited.add(one.config.index)
-            flops = one.task.flop / float(np.mean(result.costs)) if result.error_no == 0 else 0.0
+            flops = one.task.flop / seconds(result)
             if flops > self._best_flops:
                 self._best, self._best_flops = one.config.index, flops
 
@@ -178,10 +178,9 @@ def make_tuner(name: str, task: Any, recorded: Sequence[Pair], relatives: Iterab
         tuner.learn_from(relatives)
     if recorded:
         tuner.update([one for one, _ in recorded], [result for _, result in recorded])
-        succeeded = [pair for pair in recorded if pair[1].error_no == 0]
-        if succeeded:
-            best = min(succeeded, key=lambda pair: float(np.mean(pair[1].costs)))
-            tuner.best_flops = task.flop / float(np.mean(best[1].costs))
+        best = min(recorded, key=lambda pair: seconds(pair[1]))
+        if best[1].error_no == 0:
+            tuner.best_flops = task.flop / seconds(best[1])
             tuner.best_config, tuner.best_measure_pair = best[0].config, best
     return tuner
 
