@@ -112,16 +112,12 @@ class Contention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Contention(cpu, gpu, self.bandwidth / factor if factor else 0.0)
 
 
-def usual_contention(found: Sequence[Contention]) -> Contention:
+def usual_contention(measured: Sequence[Contention]) -> Contention:
     """The measurement of median (lower median) slow-down by bandwidth, with the lower median of each ``always``."""
-    middle = sorted(found, key=lambda one: 1 / one.bandwidth if one.bandwidth else 0.0)[(len(found) - 1) // 2]
-    cpu, gpu = (
-        Side(statistics.median_low(one.always for one in sides), side.cache)
-        for side, sides in (
-            (middle.cpu, [one.cpu for one in found]),
-            (middle.gpu, [one.gpu for one in found]),
-        )
-    )
+    slowest_last = sorted(measured, key=lambda each: 1 / each.bandwidth if each.bandwidth else 0.0)
+    middle = slowest_last[(len(measured) - 1) // 2]
+    cpu = Side(statistics.median_low(each.cpu.always for each in measured), middle.cpu.cache)
+    gpu = Side(statistics.median_low(each.gpu.always for each in measured), middle.gpu.cache)
     return Contention(cpu, gpu, middle.bandwidth)
 
 

@@ -91,16 +91,6 @@ def batch_matmul(
     return te.compute((batch, m, n), lambda b, i, j: acc[b, i, j // lanes, j % lanes], name="batch_matmul", tag=TAG)
 
 
-@autotvm.register_topi_schedule(DENSE)
-def schedule_dense(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
-    return _schedule(cfg, outs)
-
-
-@autotvm.register_topi_schedule(BATCH_MATMUL)
-def schedule_batch_matmul(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
-    return _schedule(cfg, outs)
-
-
 def _schedule(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
     def schedule(s: te.Schedule, out: te.Tensor, product: te.Tensor) -> None:
         (acc,) = product.op.input_tensors
@@ -110,6 +100,10 @@ def _schedule(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
         schedule_tile(s, out, acc, tiles_of(cfg, problem_on(1, m, n, k, k, int(acc.shape[-1]))), rows=False)
 
     return schedule_fused(outs, TAG, schedule)
+
+
+schedule_dense = autotvm.register_topi_schedule(DENSE, _schedule)
+schedule_batch_matmul = autotvm.register_topi_schedule(BATCH_MATMUL, _schedule)
 
 
 def _padded_rows(data: te.Tensor, rows: int) -> te.Tensor:
