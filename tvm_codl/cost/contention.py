@@ -34,10 +34,6 @@ class Beside(msgspec.Struct, frozen=True):
     other_alone_ms: float
     busy_ms: float
 
-    @property
-    def ratio(self) -> float:
-        return self.busy_ms / self.alone_ms
-
 
 class Side(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One processor: ``always``, its relative slow-down beside any work of the other one, and ``cache``, the bytes that
@@ -128,7 +124,7 @@ def _fitted(samples: Sequence[Beside], cache: float) -> tuple[Contention, float]
     sizer = Side(cache=cache)
     own = sizer.beyond([s.bytes for s in samples]) / np.array([s.alone_ms for s in samples])
     both = own + sizer.beyond([s.other_bytes for s in samples]) / np.array([s.other_alone_ms for s in samples])
-    ratio = np.array([s.ratio for s in samples])
+    ratio = np.array([s.busy_ms / s.alone_ms for s in samples])
     on_cpu = np.array([s.processor == "cpu" for s in samples])
     streams = (own > 0) & (both > own)
     always = [_middle_share(ratio[which & ~streams]) for which in (on_cpu, ~on_cpu)]

@@ -35,7 +35,10 @@ def dense(cfg: autotvm.ConfigEntity, data: te.Tensor, weight: te.Tensor, out_dty
     blocks, _, lanes = get_const_tuple(weight.shape)
     tiles = define_tiles(cfg, problem_on(1, m, blocks * lanes, k, k, lanes))
     whole = whole_tiles(m, tiles.columns)
-    rows = data if whole == m else _padded_rows(data, whole)
+    rows = data
+    if whole != m:
+        zero = tvm.tir.const(0, data.dtype)
+        rows = te.compute((whole, k), lambda i, r: tvm.tir.if_then_else(i < m, data[i, r], zero), name="rows")
     r = te.reduce_axis((0, k), "k")
     acc = te.compute(
         (whole, blocks, lanes),
@@ -104,9 +107,3 @@ def _schedule(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
 
 schedule_dense = autotvm.register_topi_schedule(DENSE, _schedule)
 schedule_batch_matmul = autotvm.register_topi_schedule(BATCH_MATMUL, _schedule)
-
-
-def _padded_rows(data: te.Tensor, rows: int) -> te.Tensor:
-    m, k = get_const_tuple(data.shape)
-    zero = tvm.tir.const(0, data.dtype)
-    return te.compute((rows, k), lambda i, r: tvm.tir.if_then_else(i < m, data[i, r], zero), name="rows")

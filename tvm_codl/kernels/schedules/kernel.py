@@ -113,7 +113,9 @@ def schedule_tile(s: te.Schedule, out: te.Tensor, acc: te.Tensor, tiles: Tiles, 
     first, second = (group, y) if tiles.weights_first else (y, group)
     s[out].reorder(*outer, first, second)
     if gpu:
-        _bind_grid(s, out, outer, first, second)
+        # One work-item a group.  The device walks ``x`` fastest, so ``second`` is the one that changes first.
+        s[out].bind(second, te.thread_axis("blockIdx.x"))
+        s[out].bind(s[out].fuse(*outer, first), te.thread_axis("blockIdx.y"))
     else:
         s[out].parallel(s[out].fuse(*outer, first, second))
 
@@ -131,12 +133,6 @@ def _schedule_accumulators(
     for axis in (step, x, block):
         s[acc].unroll(axis)
     s[acc].vectorize(lane)
-
-
-def _bind_grid(s, out, outer, first, second) -> None:
-    """One work-item a group.  The device walks ``x`` fastest, so ``second`` is the one that changes first."""
-    s[out].bind(second, te.thread_axis("blockIdx.x"))
-    s[out].bind(s[out].fuse(*outer, first), te.thread_axis("blockIdx.y"))
 
 
 def _bind_threads(s, out, outer, group, spatial, acc, tiles) -> None:

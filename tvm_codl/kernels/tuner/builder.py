@@ -152,12 +152,12 @@ def _library(inputs: Sequence[MeasureInput], path: Path, checks: Mapping[str, in
     return about
 
 
-def _lower(one: MeasureInput, name: str, checks: Mapping[str, int]) -> tuple[tvm.IRModule, Any]:
+def _lower(candidate: MeasureInput, name: str, checks: Mapping[str, int]) -> tuple[tvm.IRModule, Any]:
     """TIR of one configuration.  Raises :class:`InstantiationError` where it is illegal or over the device's limits."""
-    with one.target, tvm.transform.PassContext(opt_level=3, config=PASS_CONFIG):
-        schedule, arguments = one.task.instantiate(one.config)
-        if not one.config.valid():
-            raise InstantiationError(str(one.config.errors))
+    with candidate.target, tvm.transform.PassContext(opt_level=3, config=PASS_CONFIG):
+        schedule, arguments = candidate.task.instantiate(candidate.config)
+        if not candidate.config.valid():
+            raise InstantiationError(str(candidate.config.errors))
         lowered = tvm.lower(schedule, arguments, name=name)
     if checks and not all(tvm.tir.analysis.verify_gpu_code(f, dict(checks)) for f in lowered.functions.values()):
         raise InstantiationError(f"over a limit of the device: {dict(checks)}")

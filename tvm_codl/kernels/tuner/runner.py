@@ -51,7 +51,7 @@ class BatchRunner(Runner):
         repeat: int = 3,
         min_repeat_ms: int = 0,
         timeout: float = 20.0,
-        keep: Keep = lambda one, result: None,
+        keep: Keep = lambda candidate, result: None,
         log: Log = lambda _: None,
         patience_s: float = 60.0,
         limits: Mapping[str, int] | None = None,
@@ -85,10 +85,10 @@ class BatchRunner(Runner):
         for built in build_results:
             if hasattr(built, "function"):
                 self._together.setdefault(built.filename, []).append(built.function)
-        for one, built in zip(measure_inputs, build_results, strict=True):
-            result = self._measure(one, built)
+        for candidate, built in zip(measure_inputs, build_results, strict=True):
+            result = self._measure(candidate, built)
             results.append(result)
-            self.keep(one, result)
+            self.keep(candidate, result)
         return results
 
     def interleaved(
@@ -105,7 +105,7 @@ class BatchRunner(Runner):
                     del times[index]
         return [times.get(index, []) for index in range(len(measure_inputs))]
 
-    def _measure(self, one: MeasureInput, built: BuildResult | MeasureResult) -> MeasureResult:
+    def _measure(self, candidate: MeasureInput, built: BuildResult | MeasureResult) -> MeasureResult:
         if isinstance(built, MeasureResult):
             return built
         if built.error is not None:  # of another builder
@@ -114,7 +114,7 @@ class BatchRunner(Runner):
         number, words = MeasureErrorNo.RUNTIME_DEVICE, ""
         for _ in range(TRIES):
             try:
-                costs = self._times(one, built)
+                costs = self._times(candidate, built)
             except Lost as lost:
                 self._recovery.recover(lost, self.patience_s)
                 words = f"the phone's session ended with it: {lost}"
@@ -133,8 +133,8 @@ class BatchRunner(Runner):
             return MeasureResult(costs, MeasureErrorNo.NO_ERROR, seconds, time.time())
         return failed(number, words, time.monotonic() - started + built.time_cost)
 
-    def _times(self, one: MeasureInput, built: BuildResult) -> tuple[float, ...]:
-        device = self.phone.gpu if is_gpu(one.target) else self.phone.cpu
+    def _times(self, candidate: MeasureInput, built: BuildResult) -> tuple[float, ...]:
+        device = self.phone.gpu if is_gpu(candidate.target) else self.phone.cpu
         module, arguments = self._ready(built, device)
 
         def timed() -> tuple[float, ...]:

@@ -158,7 +158,7 @@ class KernelTuner:
             return None
         estimate = next((pair for pair in good if pair[0].config.index == 0), good[0])
         finalists = [estimate, *(pair for pair in good[:FINALISTS] if pair[0].config.index != estimate[0].config.index)]
-        inputs = [one for one, _ in finalists]
+        inputs = [candidate for candidate, _ in finalists]
         autotvm.measure.create_measure_batch(task, self.option)  # names the task to builder and runner
         times = self.runner.interleaved(inputs, self.builder.build(inputs), ROUNDS)
         if not times[0]:
