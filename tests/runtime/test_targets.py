@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+import tvm
 
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
 from tvm_codl.kernels import toolchain as targets
+from tvm_codl.kernels.tiles.vectors import register_lanes
 
 PHONE = DeviceProfile("phone", "x86_64", "a CPU", (0,), "llvm", "a GPU", "opencl", gpu_version="1", build_id="first")
 
@@ -40,3 +42,12 @@ def test_tuning_records_that_cannot_be_read_are_the_users_error(tmp_path):
     with pytest.raises(UserError, match=r"cannot read tuning records from .*none\.log") as raised:
         targets.toolchain(PHONE, tmp_path / "none.log")
     assert raised.value.next == "tvm-codl tune MODEL -o FILE"
+
+
+def test_vectors_go_by_the_processors_that_llvm_knows():
+    names = tvm.get_global_func("target.llvm_get_cpu_archlist")(tvm.target.Target("llvm"))
+    for text in ("llvm -mattr=+avx2", "llvm -mattr=+avx512f", *(f"llvm -mcpu={name}" for name in names)):
+        with tvm.target.Target(text):
+            has = tvm.target.codegen.llvm_cpu_has_features
+            lanes = 16 if has("avx512f") else 8 if has("avx2") else 4
+        assert register_lanes(text) == lanes, text

@@ -36,8 +36,7 @@ class Trust(msgspec.Struct, frozen=True):
     far: float = 0.5
 
     def left(self, distance: Rows) -> Rows:
-        result: Rows = np.sqrt(np.minimum(self.near + self.far * distance, 1.0))
-        return result
+        return np.sqrt(np.minimum(self.near + self.far * distance, 1.0))
 
 
 class Calibration(msgspec.Struct, frozen=True):
@@ -54,9 +53,8 @@ class Calibration(msgspec.Struct, frozen=True):
         for i, place in enumerate(places):
             groups.setdefault(place, []).append(i)
         for place, members in groups.items():
-            curve = self.curves.get(place)
             at = np.array(members, dtype=np.intp)
-            if curve is not None:
+            if (curve := self.curves.get(place)) is not None:
                 moved = log_ms[at] + np.interp(sizes[at], curve.sizes, curve.missed)
                 log_ms[at] = _between(moved, sizes[at], curve.sizes, curve.log_ms)
                 distance = np.abs(np.log(sizes[at][:, None] / np.array(curve.sizes)[None, :])).min(axis=1)
@@ -69,9 +67,8 @@ class Calibration(msgspec.Struct, frozen=True):
 
 def calibrate(workloads: Sequence[Workload], log_ms: Rows, missed: Rows, left_out: Rows) -> Calibration:
     """``missed`` is the learned curve's error for each sample, ``left_out`` its error with the shape held out."""
-    wholes = {w.key: float(missed[i]) for i, w in enumerate(workloads) if w.cut is None}
-    whole_left = {w.key: float(left_out[i]) for i, w in enumerate(workloads) if w.cut is None}
-    whole_ms = {w.key: float(log_ms[i]) for i, w in enumerate(workloads) if w.cut is None}
+    columns = (missed, log_ms, left_out)
+    wholes = {w.key: [float(c[i]) for c in columns] for i, w in enumerate(workloads) if w.cut is None}
     samples: dict[Place, dict[int, list[int]]] = {}
     extents: dict[Place, int] = {}
     for i, w in enumerate(workloads):
@@ -81,20 +78,15 @@ def calibrate(workloads: Sequence[Workload], log_ms: Rows, missed: Rows, left_ou
             extents[place] = w.cut.extent
     curves, held_out = {}, {}
     for place, by_size in samples.items():
-        points = {
-            size: (
-                float(np.mean(missed[members])),
-                float(np.mean(log_ms[members])),
-                float(np.mean(left_out[members])),
-            )
-            for size, members in by_size.items()
-        }
+        points = {size: [float(np.mean(c[members])) for c in columns] for size, members in by_size.items()}
         if place[0] in wholes:
-            points.setdefault(extents[place], (wholes[place[0]], whole_ms[place[0]], whole_left[place[0]]))
-        order = sorted(points)
-        curves[place] = Curve([float(s) for s in order], [points[s][0] for s in order], [points[s][1] for s in order])
-        held_out[place] = Curve(curves[place].sizes, [points[s][2] for s in order], curves[place].log_ms)
-    return Calibration(curves, wholes, _trust(held_out, whole_left))
+            points.setdefault(extents[place], wholes[place[0]])
+        sizes = sorted(points)
+        errors, times, left = ([points[size][i] for size in sizes] for i in range(3))
+        curves[place] = Curve([float(size) for size in sizes], errors, times)
+        held_out[place] = Curve(curves[place].sizes, left, times)
+    whole_missed, whole_left = ({key: values[i] for key, values in wholes.items()} for i in (0, 2))
+    return Calibration(curves, whole_missed, _trust(held_out, whole_left))
 
 
 def _trust(curves: dict[Place, Curve], wholes: dict[str, float]) -> Trust:

@@ -34,10 +34,6 @@ class Beside(msgspec.Struct, frozen=True):
     other_alone_ms: float
     busy_ms: float
 
-    @property
-    def ratio(self) -> float:
-        return self.busy_ms / self.alone_ms
-
 
 class Side(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One processor: ``always``, its relative slow-down beside any work of the other one, and ``cache``, the bytes that
@@ -53,8 +49,7 @@ class Side(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def beyond(self, bytes: ArrayLike) -> Numbers:
         """DRAM traffic: 0 if the tensors fit in cache, else all bytes."""
         size = np.asarray(bytes, dtype=float)
-        result: Numbers = np.where(size > self.cache, size, 0.0)
-        return result
+        return np.where(size > self.cache, size, 0.0)
 
 
 class Contention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,16 +108,12 @@ class Contention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Contention(cpu, gpu, self.bandwidth / factor if factor else 0.0)
 
 
-def usual_contention(found: Sequence[Contention]) -> Contention:
+def usual_contention(measured: Sequence[Contention]) -> Contention:
     """The measurement of median (lower median) slow-down by bandwidth, with the lower median of each ``always``."""
-    middle = sorted(found, key=lambda one: 1 / one.bandwidth if one.bandwidth else 0.0)[(len(found) - 1) // 2]
-    cpu, gpu = (
-        Side(statistics.median_low(one.always for one in sides), side.cache)
-        for side, sides in (
-            (middle.cpu, [one.cpu for one in found]),
-            (middle.gpu, [one.gpu for one in found]),
-        )
-    )
+    slowest_last = sorted(measured, key=lambda each: 1 / each.bandwidth if each.bandwidth else 0.0)
+    middle = slowest_last[(len(measured) - 1) // 2]
+    cpu = Side(statistics.median_low(each.cpu.always for each in measured), middle.cpu.cache)
+    gpu = Side(statistics.median_low(each.gpu.always for each in measured), middle.gpu.cache)
     return Contention(cpu, gpu, middle.bandwidth)
 
 
@@ -133,7 +124,7 @@ def _fitted(samples: Sequence[Beside], cache: float) -> tuple[Contention, float]
     sizer = Side(cache=cache)
     own = sizer.beyond([s.bytes for s in samples]) / np.array([s.alone_ms for s in samples])
     both = own + sizer.beyond([s.other_bytes for s in samples]) / np.array([s.other_alone_ms for s in samples])
-    ratio = np.array([s.ratio for s in samples])
+    ratio = np.array([s.busy_ms / s.alone_ms for s in samples])
     on_cpu = np.array([s.processor == "cpu" for s in samples])
     streams = (own > 0) & (both > own)
     always = [_middle_share(ratio[which & ~streams]) for which in (on_cpu, ~on_cpu)]

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from tvm_codl.kernels.tiles.vectors import register_lanes
 from tvm_codl.records.record import Processor
-
-#: Processors (as LLVM names them) with vectors of 16 and of 8 float32; others have 4.
-_WIDE = re.compile(
-    r"avx512|znver[4-9]|icelake|sapphire|skylake-avx512|cascadelake|cooperlake|tigerlake|rocketlake|granite"
-)
-_HALF = re.compile(r"haswell|broadwell|skylake|znver[1-3]|alderlake|raptorlake|x86-64-v3")
 
 
 class DeviceFacts(msgspec.Struct, frozen=True):
@@ -40,16 +34,13 @@ class DeviceFacts(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, profile: Mapping[str, Any]) -> DeviceFacts:
         """From the fields of a :class:`~tvm_codl.device.profile.DeviceProfile`; missing ones stay unknown."""
-        mcpu = re.search(r"-mcpu=(\S+)", str(profile.get("cpu_target") or ""))
-        name = mcpu.group(1) if mcpu else ""
-        lanes = 16 if _WIDE.search(name) else 8 if _HALF.search(name) else 4
-        played = bool(profile.get("gpu_cores"))
+        lanes = register_lanes(str(profile.get("cpu_target") or ""))
+        played = bool(profile.get("gpu_cores")) or lanes > 4
         group = int(profile.get("max_work_group") or 0)
-
         return cls(
             cpu_lanes=lanes,
-            gpu_lanes=lanes if played or lanes > 4 else 4,
-            gpu_threads=1 if played or lanes > 4 else min(64, group or 64),
+            gpu_lanes=lanes,
+            gpu_threads=1 if played else min(64, group or 64),
             cpu_cores=len(profile.get("cpu_cores") or (0,)),
             cpu_mhz=max((_number(c.get("max_mhz")) for c in profile.get("clusters") or ()), default=0.0),
             cpu_cache=max((_number(c.get("bytes")) for c in profile.get("caches") or ()), default=0.0),

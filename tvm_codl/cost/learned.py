@@ -139,8 +139,7 @@ def _ask(booster: xgb.Booster | None, columns: Rows) -> Rows:
     """0 where there is no booster."""
     if booster is None or not len(columns):
         return np.zeros(len(columns))
-    answer: Rows = booster.inplace_predict(np.ascontiguousarray(columns, dtype=np.float32)).astype(np.float64)
-    return answer
+    return booster.inplace_predict(np.ascontiguousarray(columns, dtype=np.float32)).astype(np.float64)
 
 
 def _grow(

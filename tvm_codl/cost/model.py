@@ -111,10 +111,9 @@ class CostModel:
         return _Processor(measured, learned, own)
 
     def _describer(self, processor: Processor, device: DeviceFacts) -> Describer:
-        known = self._describers.get((processor, device))
-        if known is None:
-            known = self._describers[processor, device] = Describer(self.tunings, processor, device)
-        return known
+        if (processor, device) not in self._describers:
+            self._describers[processor, device] = Describer(self.tunings, processor, device)
+        return self._describers[processor, device]
 
     def predict(
         self, workloads: Sequence[Workload], processor: Processor, device: DeviceFacts | None = None
@@ -136,56 +135,56 @@ class CostModel:
     def _answer(
         self, workloads: Sequence[Workload], processor: Processor, device: DeviceFacts | None, sure: bool
     ) -> tuple[Rows, Rows]:
-        known = self._processors.get(processor)
-        if known is None:
+        fitted = self._processors.get(processor)
+        if fitted is None:
             raise UserError(
                 f"the cost model knows nothing of the {processor}",
                 f"samples: {self.provenance.get('samples')}",
                 "measure the device: tvm-codl measure MODEL",
             )
-        if known.learned is None:
+        if fitted.learned is None:
             return np.full(len(workloads), math.inf), np.full(len(workloads), LEAST_SIGMA)
         facts = device or self.device
         described = self._describer(processor, facts)(workloads)
-        log_ms, sigma = known.learned.estimate(described) if sure else (known.learned.log_ms(described), None)
-        spread = np.full(len(log_ms), LEAST_SIGMA) if sigma is None else sigma
+        if sure:
+            log_ms, spread = fitted.learned.estimate(described)
+        else:
+            log_ms, spread = fitted.learned.log_ms(described), np.full(len(workloads), LEAST_SIGMA)
         if facts != self.device:
             return np.exp(log_ms), spread
         keys, wholes, axes, sizes = _places(workloads)
         # Pieces of an operator that cannot run do not run either.
-        failed = {key for key, (ms, _) in known.measured.items() if not math.isfinite(ms)}
+        failed = {key for key, (ms, _) in fitted.measured.items() if not math.isfinite(ms)}
         pieces = np.array([i for i, axis in enumerate(axes) if axis], dtype=np.intp)
         if len(pieces):
             places: list[Place] = [(wholes[i], axes[i]) for i in pieces.tolist()]
-            moved = known.calibration.move(places, sizes[pieces], log_ms[pieces], spread[pieces])
+            moved = fitted.calibration.move(places, sizes[pieces], log_ms[pieces], spread[pieces])
             log_ms[pieces], spread[pieces] = moved
         ms = np.exp(log_ms)
         for i, key in enumerate(keys):
-            found = known.measured.get(key)
-            if found is not None:
-                ms[i], spread[i] = found
+            if key in fitted.measured:
+                ms[i], spread[i] = fitted.measured[key]
             elif failed and wholes[i] in failed:
                 ms[i] = math.inf
         return ms, spread
 
     def steps(self, workloads: Sequence[Workload]) -> list[dict[str, int]]:
         """For each operator, the tile sizes of its kernels by axis: cuts at their multiples leave no tails."""
-        found: list[dict[str, int]] = [{} for _ in workloads]
+        steps: list[dict[str, int]] = [{} for _ in workloads]
         for processor in PROCESSORS:
             s = self._describer(processor, self.device).schedules(workloads)
             tiled = (s.task == CONVOLUTION) | (s.task == PRODUCT)
             channels = np.where(tiled, s.lanes * s.blocks, np.where(s.task == STRIPS, s.lanes, 0)).tolist()
             rows = np.where(s.task != NONE, s.rows, 0).tolist()
-            for step, c, r in zip(found, channels, rows, strict=True):
+            for step, c, r in zip(steps, channels, rows, strict=True):
                 for axis, size in (("channels", c), ("columns", c), ("height", r)):
                     if size and max(size, step.get(axis, 1)) % min(size, step.get(axis, size)) == 0:
                         step[axis] = max(size, step.get(axis, 1))
-        return found
+        return steps
 
     def measured(self, workload: Workload, processor: Processor) -> bool:
         """Whether :meth:`predict` returns a measured time."""
-        known = self._processors.get(processor)
-        return known is not None and workload.key in known.measured
+        return processor in self._processors and workload.key in self._processors[processor].measured
 
     def save(self, path: str | Path) -> None:
         """One JSON file, with the trees in xgboost's own JSON."""
@@ -194,7 +193,7 @@ class CostModel:
             "provenance": self.provenance,
             "device": self.device,
             "tunings": self.tunings,
-            "processors": {name: _to_json(known) for name, known in self._processors.items()},
+            "processors": {name: _to_json(fitted) for name, fitted in self._processors.items()},
         }
         Path(path).write_bytes(msgspec.json.encode(value))
 
@@ -205,9 +204,9 @@ class CostModel:
             value = msgspec.json.decode(Path(path).read_bytes())
             if value["format"] != FORMAT or value["provenance"]["features"] != [*NAMES, *TERMS]:
                 raise ValueError("it was made by another version of tvm_codl")
-            known = {name: _from_json(value["processors"][name]) for name in PROCESSORS if name in value["processors"]}
+            fitted = {name: _from_json(part) for name, part in value["processors"].items() if name in PROCESSORS}
             device = msgspec.convert(value["device"], DeviceFacts)
-            return cls(known, value["provenance"], device, msgspec.convert(value["tunings"], Tunings))
+            return cls(fitted, value["provenance"], device, msgspec.convert(value["tunings"], Tunings))
         except (OSError, msgspec.MsgspecError, KeyError, TypeError, ValueError, xgb.core.XGBoostError) as error:
             raise UserError(
                 f"{path} cannot be used as a cost model", str(error) or repr(error), "train again: tvm-codl train"
@@ -228,16 +227,16 @@ def _places(workloads: Sequence[Workload]) -> tuple[list[str], list[str], list[s
     )
 
 
-def _to_json(known: _Processor) -> dict[str, Any]:
-    found = known.calibration
+def _to_json(fitted: _Processor) -> dict[str, Any]:
+    calibration = fitted.calibration
     return {
-        "measured": {key: value for key, value in known.measured.items() if math.isfinite(value[0])},
+        "measured": {key: value for key, value in fitted.measured.items() if math.isfinite(value[0])},
         # JSON has no infinity.
-        "failed": [key for key, value in known.measured.items() if not math.isfinite(value[0])],
-        "learned": known.learned and known.learned.to_json(),
-        "curves": [[key, axis, curve] for (key, axis), curve in found.curves.items()],
-        "wholes": found.wholes,
-        "trust": found.trust,
+        "failed": [key for key, value in fitted.measured.items() if not math.isfinite(value[0])],
+        "learned": fitted.learned and fitted.learned.to_json(),
+        "curves": [[key, axis, curve] for (key, axis), curve in calibration.curves.items()],
+        "wholes": calibration.wholes,
+        "trust": calibration.trust,
     }
 
 

@@ -47,7 +47,7 @@ class Prior(msgspec.Struct, frozen=True):
             chosen = described.kinds == kind
             above = costs[ALL if tiled[chosen].any() else LIGHT]
             costs[kind] = _fit(work[chosen], ms[chosen], above, floor)
-        return cls({name: found.tolist() for name, found in costs.items()})
+        return cls({name: row.tolist() for name, row in costs.items()})
 
     def parts(self, described: Described) -> Rows:
         """Milliseconds of each term, shape (rows, terms); their sum is the time."""
@@ -79,11 +79,10 @@ def _fit(work: Rows, ms: Rows, above: Rows, floor: Rows) -> Rows:
         matrix = np.vstack([slope * weight[:, None], hold])
         wanted = _nonnegative(matrix, np.append((error + slope @ costs) * weight, np.diag(hold)))
         costs = (costs + wanted) / 2.0
-    result: Rows = costs * unit
-    return result
+    return costs * unit
 
 
 def _nonnegative(matrix: Rows, target: Rows) -> Rows:
     """The ``x >= 0`` for which ``matrix @ x`` is nearest to ``target``."""
-    found: Rows = nnls(matrix, target, maxiter=50 * matrix.shape[1])[0]
-    return found
+    solution: Rows = nnls(matrix, target, maxiter=50 * matrix.shape[1])[0]
+    return solution

@@ -140,9 +140,9 @@ class Scheduler:
         tuned = strips.fit(strips.Strips(**knobs), rows, columns)
         work = strips.item_work(columns, lanes, taps)
         estimate = strips.choose(rows, columns, work, self.processor == "gpu", self.lanes)
-        known = source != ESTIMATED
+        is_tuned = source != ESTIMATED
         return {
-            **{name: np.where(known, getattr(tuned, name), getattr(estimate, name)) for name in names},
+            **{name: np.where(is_tuned, getattr(tuned, name), getattr(estimate, name)) for name in names},
             "task": STRIPS,
             "source": source,
             "lanes": lanes,

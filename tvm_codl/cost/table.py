@@ -17,7 +17,7 @@ _COLUMN = {name: i for i, name in enumerate(NUMBERS)}
 
 
 class Table(msgspec.Struct, frozen=True):
-    """``numbers`` and ``whole`` (the same of each piece's operator) have shape (rows, len(NUMBERS)).
+    """``numbers`` have shape (rows, len(NUMBERS)).
 
     ``kinds`` and ``axes`` have an entry a row; ``share`` is the part of the cut axis that a row has.
     """
@@ -25,7 +25,6 @@ class Table(msgspec.Struct, frozen=True):
     kinds: NDArray[np.str_]
     axes: NDArray[np.str_]
     numbers: Integers
-    whole: Integers
     share: Rows
 
     def __len__(self) -> int:
@@ -33,16 +32,11 @@ class Table(msgspec.Struct, frozen=True):
 
     def __getitem__(self, name: str) -> Integers:
         """The column of that name."""
-        column: Integers = self.numbers[:, _COLUMN[name]]
-        return column
+        return self.numbers[:, _COLUMN[name]]
 
     def rows(self, at: NDArray[np.intp]) -> Table:
         """The rows at these places."""
         return Table(*(getattr(self, name)[at] for name in self.__struct_fields__))
-
-    def wholes(self) -> Table:
-        """Of each row its operator."""
-        return Table(self.kinds, np.full(len(self), "", dtype="U12"), self.whole, self.whole, np.ones(len(self)))
 
 
 def table(workloads: Sequence[Workload]) -> Table:
@@ -51,12 +45,10 @@ def table(workloads: Sequence[Workload]) -> Table:
         kinds = np.array([whole.kind for whole in workloads.wholes] or [""])
         share = workloads.sizes / np.maximum(workloads.extents, 1)
         axes = np.array(workloads.axes, dtype="U12")
-        return Table(kinds[place], axes, workloads.numbers, numbers_of(workloads.wholes)[place], share)
-    whole = [w.whole or w for w in workloads]
+        return Table(kinds[place], axes, workloads.numbers, share)
     return Table(
         np.array([w.kind for w in workloads], dtype="U24"),
         np.array([w.cut.axis if w.cut else "" for w in workloads], dtype="U12"),
         numbers_of(workloads),
-        numbers_of(whole),
         np.array([(w.cut.hi - w.cut.lo) / w.cut.extent if w.cut else 1.0 for w in workloads], dtype=np.float64),
     )

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tvm_codl.cost.device import DeviceFacts
-from tvm_codl.cost.evaluation.held_out import HeldOut, hold_out
+from tvm_codl.cost.evaluation.held_out import LEARNED, hold_out
 from tvm_codl.cost.model import CostModel
 from tvm_codl.cost.samples import Sample, newest_build, samples_of
 from tvm_codl.errors import UserError
@@ -95,20 +95,15 @@ def train(
     }
     if check:
         log(f"learning from {len(chosen.samples)} workloads, with a fifth of the shapes held out five times")
-        provenance["error"] = errors_of(hold_out(chosen.samples, chosen.facts, tunings, chosen.device))
+        results = hold_out(chosen.samples, chosen.facts, tunings, chosen.device).results
+        provenance["error"] = [msgspec.to_builtins(r) for r in results if r.learner == LEARNED]
     return CostModel.fit(chosen.samples, provenance, chosen.facts, tunings)
-
-
-def errors_of(found: HeldOut) -> list[dict[str, Any]]:
-    """The learned model's figures, as plain values."""
-    values: list[dict[str, Any]] = [msgspec.to_builtins(r) for r in found.results if r.learner == "learned"]
-    return values
 
 
 def _profile_of(records: Iterable[Record], profiles: dict[str, DeviceFacts]) -> DeviceFacts:
     """The newest profile that the records name."""
-    known = [profiles[r.profile] for r in records if r.profile in profiles]
-    return known[-1] if known else DeviceFacts()
+    facts = [profiles[r.profile] for r in records if r.profile in profiles]
+    return facts[-1] if facts else DeviceFacts()
 
 
 def _facts(text: str) -> DeviceFacts:

@@ -67,11 +67,9 @@ class TransferCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         moved = (to_cpu + to_gpu) * self.copy_ms_per_mb + relayout * self.relayout_ms_per_mb
         far = np.maximum(to_cpu * self.far_cpu_ms_per_mb, to_gpu * self.far_gpu_ms_per_mb)
-        result: Bytes = (moved + far) / 1e6
-        return result
+        return (moved + far) / 1e6
 
     def edge_ms(self, to_cpu: Bytes, to_gpu: Bytes, relayout: Bytes) -> Bytes:
         """The longer wait plus :meth:`bytes_ms`: for a hand-over where the last to finish is unknown."""
         waits = np.maximum(np.where(to_cpu > 0, self.wait_cpu_ms, 0.0), np.where(to_gpu > 0, self.wait_gpu_ms, 0.0))
-        result: Bytes = waits + self.bytes_ms(to_cpu, to_gpu, relayout)
-        return result
+        return waits + self.bytes_ms(to_cpu, to_gpu, relayout)

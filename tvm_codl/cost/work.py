@@ -122,8 +122,7 @@ def _levels(name: str, size: Rows) -> dict[str, Rows]:
 
 def _missing(lines: Rows) -> Rows:
     """The share of loads that miss the first cache: 0 where a set has ways for all ``lines``."""
-    result: Rows = np.clip((lines - WAYS + 0.5) / 8.0, 0.0, 1.0)
-    return result
+    return np.clip((lines - WAYS + 0.5) / 8.0, 0.0, 1.0)
 
 
 def lines_in_a_set(table: Table, s: Schedules) -> Rows:

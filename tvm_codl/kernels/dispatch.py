@@ -70,9 +70,7 @@ def scheduled(records_paths: Iterable[str | Path] = (), shipped: bool = True) ->
 
     Raises :class:`UserError` for a file that is missing or holds a line that is no AutoTVM record.
     """
-    tunings = reuse.read(map(Path, records_paths))
-    if shipped:
-        tunings = Tunings(reuse.shipped(reuse.SHIPPED).entries + tunings.entries)
+    tunings = (reuse.load_tunings if shipped else reuse.read)(map(Path, records_paths))
     was_silent = autotvm.GLOBAL_SCOPE.silent
     autotvm.GLOBAL_SCOPE.silent = True
     try:

@@ -139,7 +139,7 @@ def read(paths: Iterable[Path], rank: int = FROM_USER) -> Tunings:
 
 def load_tunings(paths: Iterable[Path] = ()) -> Tunings:
     """The tuned kernels of a build with these logs: the shipped ones and theirs.  Raises as :func:`read`."""
-    return Tunings(shipped().entries + read(paths).entries)
+    return Tunings(shipped(SHIPPED).entries + read(paths).entries)
 
 
 def _entry(value: Mapping[str, Any], rank: int) -> Tuning | None:

@@ -67,8 +67,13 @@ def _global_pool(mean: bool) -> Any:
 _COMPUTES = {"nn.global_avg_pool2d": _global_pool(True), "nn.global_max_pool2d": _global_pool(False)}
 
 
-def _strategy_of(compute: Any, name: str = "stages.codl") -> Any:
-    return lambda attrs, inputs, out_type, target: _implement(compute, _schedule_stages, name)
+def _register(name: str, compute: Any, key: str = KEY, implementation: str = "stages.codl") -> None:
+    """``compute`` and the schedule of stages serve the operator ``name`` on targets with ``key``."""
+    get_native_generic_func(f"{name}_strategy").register(
+        lambda attrs, inputs, out_type, target: _implement(compute, _schedule_stages, implementation),
+        [key],
+        allow_override=True,
+    )
 
 
 def _register_stages() -> None:
@@ -82,65 +87,53 @@ def _register_stages() -> None:
         pattern = operator.get_attr("TOpPattern")
         simple = pattern is not None and int(pattern) <= relay.op.OpPattern.COMM_REDUCE
         if compute is not None and operator.get_attr("FTVMStrategy") is not None and (simple or name in _WINDOWED):
-            get_native_generic_func(f"{name}_strategy").register(_strategy_of(compute), [KEY], allow_override=True)
+            _register(name, compute)
 
 
-_register_stages()
-
-
-def _exponential_strategy(name: str, ours: Any) -> Any:
+def _exponential(name: str, ours: Any) -> Any:
     plain = tvm.ir.Op.get(name).get_attr("FTVMCompute")
-
-    def strategy(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
-        compute = (lambda attrs, inputs, out_type: [ours(inputs[0])]) if _is_float(*inputs) else plain
-        return _implement(compute, _schedule_stages, "stages.codl")
-
-    return strategy
-
-
-for _name, _compute, _key in (
-    ("exp", exponential.exp, CPU_KEY),
-    ("sigmoid", exponential.sigmoid, CPU_KEY),
-    ("tanh", exponential.tanh, CPU_KEY),
-    ("erf", exponential.erf, KEY),
-):
-    get_native_generic_func(f"{_name}_strategy").register(
-        _exponential_strategy(_name, _compute), [_key], allow_override=True
-    )
-
-
-def _fallback(name: str, gpu: bool) -> Any:
-    """TVM's own strategy of the other keys of our targets."""
-    return getattr(stock.cuda if gpu else stock.x86, f"{name}_{'cuda' if gpu else 'cpu'}")
+    return lambda attrs, inputs, out_type: [ours(inputs[0])] if _is_float(*inputs) else plain(attrs, inputs, out_type)
 
 
 def _softmax(x: te.Tensor, axis: int) -> te.Tensor:
     return (exponential.softmax if _is_float(x) else topi.nn.softmax)(x, axis)
 
 
-def _register_computes() -> None:
-    softmax = stock.generic.wrap_compute_softmax
-    for generic, key, compute, name in (
-        (stock.generic.softmax_strategy, CPU_KEY, softmax(_softmax), "softmax.codl"),
-        (stock.generic.softmax_strategy, KEY, softmax(topi.nn.softmax), "softmax.codl"),
-        (stock.generic.log_softmax_strategy, KEY, softmax(topi.nn.log_softmax), "log_softmax.codl"),
-        (
-            stock.generic.concatenate_strategy,
-            KEY,
-            stock.generic.wrap_compute_concat(topi.concatenate),
-            "concatenate.codl",
-        ),
-        (
-            stock.generic.layout_transform_strategy,
-            KEY,
-            stock.generic.wrap_compute_layout_transform(topi.layout_transform),
-            "layout_transform.codl",
-        ),
-    ):
-        generic.register(key)(_strategy_of(compute, name))
+def _conv2d_transpose(attrs: Any, inputs: Any, out_type: Any) -> Any:
+    groups = int(attrs.groups)
+    plain = topi.nn.conv2d_transpose_nchw if groups == 1 else topi.nn.group_conv2d_transpose_nchw
+    return stock.generic.wrap_compute_conv2d_transpose(plain, has_groups=groups > 1)(attrs, inputs, out_type)
 
 
-_register_computes()
+def _matmul(attrs: Any, inputs: Any, out_type: Any) -> Any:
+    a, b = bool(attrs.transpose_a), bool(attrs.transpose_b)
+    return [topi.nn.matmul(inputs[0], inputs[1], None, out_type.dtype, a, b)]
+
+
+_register_stages()
+for _name, _compute, _key in (
+    ("exp", exponential.exp, CPU_KEY),
+    ("sigmoid", exponential.sigmoid, CPU_KEY),
+    ("tanh", topi.fast_tanh, CPU_KEY),
+    ("erf", topi.fast_erf, KEY),
+):
+    _register(_name, _exponential(_name, _compute), _key)
+_wraps = stock.generic
+_register("softmax", _wraps.wrap_compute_softmax(_softmax), CPU_KEY, "softmax.codl")
+for _name, _compute, _implementation in (
+    ("softmax", _wraps.wrap_compute_softmax(topi.nn.softmax), "softmax.codl"),
+    ("log_softmax", _wraps.wrap_compute_softmax(topi.nn.log_softmax), "log_softmax.codl"),
+    ("concat", _wraps.wrap_compute_concat(topi.concatenate), "concatenate.codl"),
+    ("layout_transform", _wraps.wrap_compute_layout_transform(topi.layout_transform), "layout_transform.codl"),
+    ("matmul", _matmul, "matmul.codl"),
+):
+    _register(_name, _compute, KEY, _implementation)
+_register("conv2d_transpose", _conv2d_transpose, GPU_KEY, "conv2d_transpose_nchw.codl")
+
+
+def _fallback(name: str, gpu: bool) -> Any:
+    """TVM's own strategy of the other keys of our targets."""
+    return getattr(stock.cuda if gpu else stock.x86, f"{name}_{'cuda' if gpu else 'cpu'}")
 
 
 @stock.generic.conv2d_strategy.register(KEY)
@@ -166,44 +159,26 @@ def _conv2d(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -
     return _fallback("conv2d_strategy", is_gpu(target))(attrs, inputs, out_type, target)
 
 
-@stock.generic.conv2d_transpose_strategy.register(GPU_KEY)
-def _conv2d_transpose(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
-    groups = int(attrs.groups)
-    plain = topi.nn.conv2d_transpose_nchw if groups == 1 else topi.nn.group_conv2d_transpose_nchw
-    compute = stock.generic.wrap_compute_conv2d_transpose(plain, has_groups=groups > 1)
-    return _implement(compute, _schedule_stages, "conv2d_transpose_nchw.codl")
+def _register_product(name: str, compute: Any, schedule: Any, *operators: str) -> None:
+    """Ours for float32; TVM's own strategy ``name`` for other types."""
+
+    def strategy(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
+        if not _is_float(*inputs):
+            return _fallback(f"{name}_strategy", is_gpu(target))(attrs, inputs, out_type, target)
+        return _implement(compute, stock.generic.wrap_topi_schedule(schedule), f"{name}.codl")
+
+    for operator in (name, *operators):
+        get_native_generic_func(f"{operator}_strategy").register(strategy, [KEY])
 
 
-@stock.generic.dense_strategy.register(KEY)
-def _dense(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
-    if not _is_float(*inputs):
-        return _fallback("dense_strategy", is_gpu(target))(attrs, inputs, out_type, target)
-
-    def compute(attrs: Any, inputs: Any, out_type: Any) -> Any:
-        return [products.dense(inputs[0], inputs[1], out_type.dtype)]
-
-    return _implement(compute, stock.generic.wrap_topi_schedule(products.schedule_dense), "dense.codl")
+def _dense(attrs: Any, inputs: Any, out_type: Any) -> Any:
+    return [products.dense(inputs[0], inputs[1], out_type.dtype)]
 
 
-stock.generic.dense_pack_strategy.register(KEY)(_dense)
+def _batch_matmul(attrs: Any, inputs: Any, out_type: Any) -> Any:
+    x, y = inputs[0], stock.generic.copy_if_identical(inputs[0], inputs[1])
+    return [products.batch_matmul(x, y, bool(attrs.transpose_a), bool(attrs.transpose_b), out_type.dtype)]
 
 
-@stock.generic.batch_matmul_strategy.register(KEY)
-def _batch_matmul(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
-    if not _is_float(*inputs):
-        return _fallback("batch_matmul_strategy", is_gpu(target))(attrs, inputs, out_type, target)
-
-    def compute(attrs: Any, inputs: Any, out_type: Any) -> Any:
-        x, y = inputs[0], stock.generic.copy_if_identical(inputs[0], inputs[1])
-        return [products.batch_matmul(x, y, bool(attrs.transpose_a), bool(attrs.transpose_b), out_type.dtype)]
-
-    return _implement(compute, stock.generic.wrap_topi_schedule(products.schedule_batch_matmul), "batch_matmul.codl")
-
-
-@stock.generic.matmul_strategy.register(KEY)
-def _matmul(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
-    def compute(attrs: Any, inputs: Any, out_type: Any) -> Any:
-        a, b = bool(attrs.transpose_a), bool(attrs.transpose_b)
-        return [topi.nn.matmul(inputs[0], inputs[1], None, out_type.dtype, a, b)]
-
-    return _implement(compute, _schedule_stages, "matmul.codl")
+_register_product("dense", _dense, products.schedule_dense, "dense_pack")
+_register_product("batch_matmul", _batch_matmul, products.schedule_batch_matmul)

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import tvm
 
+from tvm_codl.kernels.tiles.vectors import register_lanes
+
 CPU_KEY = "codl_cpu"
 GPU_KEY = "codl_gpu"
 KEY = "codl"
 IMAGES = "images"
-LANES = (16, 8, 4)
 
 # Processors to name to LLVM where it does not know the host, by the instructions that Linux reports.
 _KNOWN = (
@@ -28,18 +29,18 @@ _KNOWN = (
 def cpu_target(mcpu: str = "", mattr: str = "", mtriple: str = "", lanes: int = 0) -> tvm.target.Target:
     """The target for the CPU; without arguments, for this machine's.
 
-    ``lanes`` is the number of float32 in a vector register; 0 finds it from ``mcpu``: 16 with AVX-512, 8 with AVX2, 4 with NEON.
+    ``lanes`` is the number of float32 in a vector register; 0 finds it (:func:`.register_lanes`).
     """
     if not mcpu and not mtriple:
         mcpu = host_processor()
     plain = _join("llvm", mtriple=mtriple, mcpu=mcpu, mattr=mattr)
-    lanes = lanes or _register_lanes(plain)
+    lanes = lanes or register_lanes(plain)
     keys = f"{CPU_KEY},{KEY},v{lanes}," + ("arm_cpu,cpu" if _is_arm(mtriple) else "cpu")
     return tvm.target.Target(f"{plain} -keys={keys}")
 
 
 def gpu_target(
-    host: tvm.target.Target | None = None, lanes: int = 0, max_threads: int = 256, model: str = "", image_side: int = 0
+    host: tvm.target.Target | None = None, lanes: int = 0, max_threads: int = 256, image_side: int = 0
 ) -> tvm.target.Target:
     """The target for the OpenCL device, whose host code is ``host``'s (default: :func:`cpu_target`).
 
@@ -50,9 +51,11 @@ def gpu_target(
     host = host or cpu_target()
     lanes = lanes or vector_lanes(host)
     text = _join(
-        "opencl", keys=f"{GPU_KEY},{KEY},v{lanes},opencl,gpu", max_num_threads=max_threads, model=model,
+        "opencl",
+        keys=f"{GPU_KEY},{KEY},v{lanes},opencl,gpu",
+        max_num_threads=max_threads,
         texture_spatial_limit=image_side,
-    )  # fmt: skip
+    )
     return tvm.target.Target(text, host=host)
 
 
@@ -99,17 +102,6 @@ def host_processor() -> str:
     except OSError:
         return ""
     return next((name for name, needed in _KNOWN if needed <= words), "")
-
-
-def _register_lanes(llvm: str) -> int:
-    with tvm.target.Target(llvm):
-        if _has("avx512f"):
-            return 16
-        return 8 if _has("avx2") else 4
-
-
-def _has(feature: str) -> bool:
-    return bool(tvm.target.codegen.llvm_cpu_has_features(feature))
 
 
 def _is_arm(mtriple: str) -> bool:

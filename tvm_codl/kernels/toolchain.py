@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -84,7 +85,5 @@ def _content(path: Path) -> bytes:
 
 def _option(target: str, name: str) -> str:
     """The value of ``-name=value`` in a target string; empty where it has none."""
-    for word in target.split():
-        if word.startswith(f"-{name}="):
-            return word.partition("=")[2]
-    return ""
+    option = re.search(rf"(?<!\S)-{name}=(\S*)", target)
+    return option[1] if option else ""

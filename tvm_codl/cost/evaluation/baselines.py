@@ -90,8 +90,7 @@ class Flops(msgspec.Struct, frozen=True):
         return cls(slope, start, float(np.exp(log_ms.min())))
 
     def predict(self, amounts: Amounts) -> Floats:
-        result: Floats = np.log(np.maximum(self.slope * amounts.flops + self.start, self.least))
-        return result
+        return np.log(np.maximum(self.slope * amounts.flops + self.start, self.least))
 
 
 class Roofline(msgspec.Struct, frozen=True):
@@ -114,8 +113,8 @@ class Roofline(msgspec.Struct, frozen=True):
         work = np.log(np.maximum(amounts.flops, 1.0))
         moved = np.log(np.maximum(amounts.bytes, 1.0))
         first = [np.quantile(log_ms - work, 0.2), np.quantile(log_ms - moved, 0.2), np.quantile(log_ms, 0.02) - 0.7]
-        found = minimize(loss, first, method="Nelder-Mead", options={"maxiter": 400}).x
-        return cls(*(float(value) for value in found))
+        best = minimize(loss, first, method="Nelder-Mead", options={"maxiter": 400}).x
+        return cls(*best.tolist())
 
     def predict(self, amounts: Amounts) -> Floats:
         busy = np.maximum(np.exp(self.flop) * amounts.flops, np.exp(self.byte) * amounts.bytes)
@@ -164,5 +163,5 @@ def _blocks(amounts: Amounts) -> Floats:
 
 
 def _least_squares(design: Floats, target: Floats) -> list[float]:
-    found = np.linalg.lstsq(design, target, rcond=None)[0]
-    return [float(weight) for weight in found]
+    weights: list[float] = np.linalg.lstsq(design, target, rcond=None)[0].tolist()
+    return weights

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tvm_codl.cost.device import DeviceFacts
 from tvm_codl.cost.evaluation.baselines import BASELINES, Amounts
-from tvm_codl.cost.evaluation.metrics import Metrics, Result, Scatter, metrics
+from tvm_codl.cost.evaluation.metrics import Result, Scatter, metrics
 from tvm_codl.cost.folds import folds
 from tvm_codl.cost.model import PROCESSORS, CostModel
 from tvm_codl.cost.samples import Sample, shape_of
@@ -56,8 +56,6 @@ def hold_out(
     device: DeviceFacts,
     tunings: Tunings | None = None,
     name: str = "",
-    count: int = FOLDS,
-    seed: int = 0,
 ) -> HeldOut:
     """Evaluate on the samples of ``device``; those of others only teach.
 
@@ -70,10 +68,10 @@ def hold_out(
         if len({shape_of(s.workload) for s in own}) < 2:
             continue
         others = [s for s in usable if s.device != device]
-        parts.append(_Part(processor, own, *_predictions(own, others, device, tunings, processor, count, seed)))
+        parts.append(_Part(processor, own, *_predictions(own, others, device, tunings, processor)))
     if not parts:
         raise UserError("too few shapes to hold any out", f"{len(samples)} samples", "tvm-codl measure MODEL")
-    return _report(parts, name, count, sum(not 0 < s.ms < math.inf for s in samples if s.device == device))
+    return _report(parts, name, FOLDS, sum(not 0 < s.ms < math.inf for s in samples if s.device == device))
 
 
 def judge(model: CostModel, samples: Sequence[Sample], name: str = "") -> HeldOut:
@@ -134,38 +132,34 @@ def _predictions(
     device: DeviceFacts,
     tunings: Tunings | None,
     processor: Processor,
-    count: int,
-    seed: int,
 ) -> tuple[dict[str, Floats], Floats]:
     """Milliseconds of each sample by each learner, predicted while its shape was held out; and the stated deviation."""
     names = [repr(shape_of(s.workload)) for s in own]
-    found = {learner: np.zeros(len(own)) for learner in (LEARNED, *BASELINES)}
+    predicted = {learner: np.zeros(len(own)) for learner in (LEARNED, *BASELINES)}
     sigma = np.zeros(len(own))
-    for training, test in folds(names, count, seed):
+    for training, test in folds(names, FOLDS):
         held = {names[i] for i in test.tolist()}
-        known = [own[i] for i in training.tolist()]
+        taught = [own[i] for i in training.tolist()]
         elsewhere = [s for s in others if repr(shape_of(s.workload)) not in held]
         wanted = [own[i].workload for i in test.tolist()]
-        model = CostModel.fit([*elsewhere, *known], device=device, tunings=tunings)
-        found[LEARNED][test], sigma[test] = model.estimate(wanted, processor)
-        for learner, times in _baselines([s.workload for s in known], [s.ms for s in known], wanted, processor).items():
-            found[learner][test] = times
-    return found, sigma
+        model = CostModel.fit([*elsewhere, *taught], device=device, tunings=tunings)
+        predicted[LEARNED][test], sigma[test] = model.estimate(wanted, processor)
+        for learner, times in _baselines(taught, wanted, processor).items():
+            predicted[learner][test] = times
+    return predicted, sigma
 
 
-def _baselines(
-    known: Sequence[Workload], ms: Sequence[float], wanted: Sequence[Workload], processor: Processor
-) -> dict[str, Floats]:
-    amounts, asked = Amounts.of(known, processor), Amounts.of(wanted, processor)
-    log_ms = np.log(np.array(ms))
-    kinds, kinds_asked = np.array([w.kind for w in known]), np.array([w.kind for w in wanted])
+def _baselines(taught: Sequence[Sample], wanted: Sequence[Workload], processor: Processor) -> dict[str, Floats]:
+    amounts, asked = Amounts.of([s.workload for s in taught], processor), Amounts.of(wanted, processor)
+    log_ms = np.log(np.array([s.ms for s in taught]))
+    kinds, kinds_asked = np.array([s.workload.kind for s in taught]), np.array([w.kind for w in wanted])
     result = {}
     for name, baseline in BASELINES.items():
         times = np.zeros(len(wanted))
         for kind in set(kinds_asked.tolist()):
             at = np.flatnonzero(kinds_asked == kind)
             same = np.flatnonzero(kinds == kind)
-            chosen = same if len(same) >= _OWN_FIT else np.arange(len(known))
+            chosen = same if len(same) >= _OWN_FIT else np.arange(len(taught))
             times[at] = np.exp(baseline.fit(amounts[chosen], log_ms[chosen]).predict(asked[at]))
         result[name] = np.clip(times, 1e-9, 1e9)
     return result
@@ -178,18 +172,19 @@ def _results(
     pieces = np.array([s.workload.cut is not None for s in samples])
     medians = np.array([s.median_ms for s in samples])
     every = np.ones(len(samples), dtype=bool)
-    classes = {"conv2d pieces": (kinds == "conv2d") & pieces, "conv2d": kinds == "conv2d"}
-    classes |= {kind: kinds == kind for kind in sorted(set(kinds.tolist())) if kind != "conv2d"}
+    conv2d = kinds == "conv2d"
+    classes = {"conv2d pieces": conv2d & pieces, "conv2d": conv2d}
+    classes |= {kind: kinds == kind for kind in sorted(set(kinds.tolist()))}
     classes |= {BELOW: measured < RESOLVED_MS, "all": every}
     judged = [(name, chosen, measured) for name, chosen in classes.items()]
     if np.all((medians > 0) & np.isfinite(medians)):
         # Shows what is lost to disturbed runs, and to the way they are removed.
         judged += [(f"{name}{BY_MEDIAN}", classes[name], medians) for name in ("conv2d pieces", "all")]
-    found = []
+    results = []
     for name, chosen, truth in judged:
         if np.count_nonzero(chosen) < _FEWEST and chosen is not every:
             continue
         for learner, times in predicted.items():
-            of_class: Metrics = metrics(truth[chosen], times[chosen], sigma[chosen] if learner == LEARNED else None)
-            found.append(Result(place, name, learner, of_class))
-    return found
+            stated = sigma[chosen] if learner == LEARNED else None
+            results.append(Result(place, name, learner, metrics(truth[chosen], times[chosen], stated)))
+    return results

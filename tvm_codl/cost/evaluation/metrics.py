@@ -61,11 +61,11 @@ def metrics(measured_ms: Floats, predicted_ms: Floats, sigma: Floats | None = No
             raise CheckFailed(f"a {name} time is no time", f"{times[wrong[0]]} ms at {int(wrong[0])}")
     error = np.abs(predicted_ms / measured_ms - 1.0)
     within = [float(np.mean(error <= limit)) for limit in (0.05, 0.1, 0.2)]
-    found = Metrics(
+    result = Metrics(
         len(error), within[0], within[1], within[2], float(np.median(error)), float(np.quantile(error, 0.9))
     )
     if sigma is None:
-        return found
+        return result
     distance = np.abs(np.log(predicted_ms / measured_ms))
     inside = {f"coverage_{p}": float(np.mean(distance <= deviations(p / 100) * sigma)) for p in (50, 80, 90)}
-    return msgspec.structs.replace(found, **inside)
+    return msgspec.structs.replace(result, **inside)

@@ -21,16 +21,17 @@ def inlined(op: te.ComputeOp) -> list[te.ComputeOp]:
 def used_in_place(final: te.ComputeOp, inner: te.ComputeOp) -> bool:
     """True if each stage from ``inner`` to ``final`` reads the one before at its own indices."""
     between = _between(final, inner)
+    return all(
+        _at_own_indices(op, load)
+        for op in between
+        for load in _loads(op)
+        if load.producer.op == inner or load.producer.op in between
+    )
 
-    def in_place(op: te.ComputeOp) -> bool:
-        own = [axis.var for axis in op.axis]
-        return all(
-            len(load.indices) == len(own) and all(i.same_as(v) for i, v in zip(load.indices, own, strict=True))
-            for load in _loads(op)
-            if load.producer.op == inner or load.producer.op in between
-        )
 
-    return all(in_place(op) for op in between)
+def _at_own_indices(op: te.ComputeOp, load: tir.ProducerLoad) -> bool:
+    own = [axis.var for axis in op.axis]
+    return len(load.indices) == len(own) and all(i.same_as(v) for i, v in zip(load.indices, own, strict=True))
 
 
 def _between(final: te.ComputeOp, inner: te.ComputeOp) -> set[te.Operation]:
@@ -112,9 +113,7 @@ def _reads_in_place(op: te.ComputeOp) -> bool:
     if any(t != "float32" for t in dtypes(op)) or any(has_scalar_part(body, var) for body in op.body for var in own):
         return False
     return all(
-        [int(d) for d in load.producer.shape] == extents_of(op)
-        and all(i.same_as(v) for i, v in zip(load.indices, own, strict=True))
-        for load in _loads(op)
+        [int(d) for d in load.producer.shape] == extents_of(op) and _at_own_indices(op, load) for load in _loads(op)
     )
 
 

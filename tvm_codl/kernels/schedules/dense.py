@@ -35,7 +35,10 @@ def dense(cfg: autotvm.ConfigEntity, data: te.Tensor, weight: te.Tensor, out_dty
     blocks, _, lanes = get_const_tuple(weight.shape)
     tiles = define_tiles(cfg, problem_on(1, m, blocks * lanes, k, k, lanes))
     whole = whole_tiles(m, tiles.columns)
-    rows = data if whole == m else _padded_rows(data, whole)
+    rows = data
+    if whole != m:
+        zero = tvm.tir.const(0, data.dtype)
+        rows = te.compute((whole, k), lambda i, r: tvm.tir.if_then_else(i < m, data[i, r], zero), name="rows")
     r = te.reduce_axis((0, k), "k")
     acc = te.compute(
         (whole, blocks, lanes),
@@ -91,16 +94,6 @@ def batch_matmul(
     return te.compute((batch, m, n), lambda b, i, j: acc[b, i, j // lanes, j % lanes], name="batch_matmul", tag=TAG)
 
 
-@autotvm.register_topi_schedule(DENSE)
-def schedule_dense(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
-    return _schedule(cfg, outs)
-
-
-@autotvm.register_topi_schedule(BATCH_MATMUL)
-def schedule_batch_matmul(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
-    return _schedule(cfg, outs)
-
-
 def _schedule(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
     def schedule(s: te.Schedule, out: te.Tensor, product: te.Tensor) -> None:
         (acc,) = product.op.input_tensors
@@ -112,7 +105,5 @@ def _schedule(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
     return schedule_fused(outs, TAG, schedule)
 
 
-def _padded_rows(data: te.Tensor, rows: int) -> te.Tensor:
-    m, k = get_const_tuple(data.shape)
-    zero = tvm.tir.const(0, data.dtype)
-    return te.compute((rows, k), lambda i, r: tvm.tir.if_then_else(i < m, data[i, r], zero), name="rows")
+schedule_dense = autotvm.register_topi_schedule(DENSE, _schedule)
+schedule_batch_matmul = autotvm.register_topi_schedule(BATCH_MATMUL, _schedule)

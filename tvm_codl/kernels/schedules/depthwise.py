@@ -16,7 +16,7 @@ from tvm.topi.utils import get_const_tuple
 from tvm_codl.kernels.reuse import DEPTHWISE as TASK
 from tvm_codl.kernels.schedules.conv2d import lanes_for, padded
 from tvm_codl.kernels.schedules.elementwise import schedule_stage, share_out
-from tvm_codl.kernels.schedules.kernel import schedule_fused
+from tvm_codl.kernels.schedules.kernel import distinct, integers, schedule_fused
 from tvm_codl.kernels.target import is_gpu, vector_lanes
 from tvm_codl.kernels.tiles import strips, window
 from tvm_codl.kernels.tiles.strips import Strips
@@ -112,9 +112,9 @@ def _define(cfg: autotvm.ConfigEntity, rows: int, columns: int, work: int) -> St
     """Declares the knobs to AutoTVM, the estimate as the first value of each, and returns what ``cfg`` stands for."""
     first = _estimate(rows, columns, work)
     usual = strips.PADDINGS[first.padding]
-    cfg.define_knob("columns", list(dict.fromkeys((first.columns, *(c for c in (4, 7, 8, 10, 14) if c <= columns)))))
-    cfg.define_knob("rows", list(dict.fromkeys((first.rows, *(r for r in (1, 2, 4, 8) if rows % r == 0)))))
-    cfg.define_knob("padding", list(dict.fromkeys((usual, *strips.PADDINGS))))
+    cfg.define_knob("columns", distinct(first.columns, *(c for c in (4, 7, 8, 10, 14) if c <= columns)))
+    cfg.define_knob("rows", distinct(first.rows, *(r for r in (1, 2, 4, 8) if rows % r == 0)))
+    cfg.define_knob("padding", distinct(usual, *strips.PADDINGS))
     return _strips(cfg, rows, columns, work)
 
 
@@ -123,16 +123,12 @@ def _strips(cfg: autotvm.ConfigEntity, rows: int, columns: int, work: int) -> St
     if cfg.is_fallback:
         return _estimate(rows, columns, work)
     tuned = Strips(int(cfg["columns"].val), int(cfg["rows"].val), strips.PADDINGS.index(cfg["padding"].val))
-    return _plain(strips.fit(tuned, rows, columns))
+    return integers(strips.fit(tuned, rows, columns))
 
 
 def _estimate(rows: int, columns: int, work: int) -> Strips:
     target = tvm.target.Target.current()
-    return _plain(strips.choose(rows, columns, work, is_gpu(target), vector_lanes(target)))
-
-
-def _plain(cut: Strips) -> Strips:
-    return Strips(int(cut.columns), int(cut.rows), int(cut.padding))
+    return integers(strips.choose(rows, columns, work, is_gpu(target), vector_lanes(target)))
 
 
 def _lanes(channels: int, many: int) -> int:

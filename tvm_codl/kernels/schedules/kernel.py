@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import tvm
 from tvm import autotvm, te
@@ -18,8 +19,10 @@ from tvm_codl.kernels.schedules.elementwise import schedule_stage
 from tvm_codl.kernels.schedules.image import read_from_image
 from tvm_codl.kernels.target import group_size, is_gpu
 from tvm_codl.kernels.tiles.register_tiles import KNOBS, Problem, Tiles, candidates, choose, fit
+from tvm_codl.kernels.tiles.strips import Strips
 
 TUNED_PAIRS = 4
+Cut = TypeVar("Cut", Tiles, Strips)
 Schedule = Callable[[te.Schedule, te.Tensor, te.Tensor], None]
 
 
@@ -32,13 +35,13 @@ def problem_on(rows: int, columns: int, channels: int, depth: int, channels_in: 
 def define_tiles(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
     """Declares the knobs to AutoTVM and returns the tiles that ``cfg`` stands for."""
     pairs = candidates(problem, TUNED_PAIRS)
-    default = _plain(choose(problem))
-    cfg.define_knob("columns", _distinct(default.columns, *(c for c, _ in pairs)))
-    cfg.define_knob("blocks", _distinct(default.blocks, *(b for _, b in pairs)))
+    default = integers(choose(problem))
+    cfg.define_knob("columns", distinct(default.columns, *(c for c, _ in pairs)))
+    cfg.define_knob("blocks", distinct(default.blocks, *(b for _, b in pairs)))
     cfg.define_knob("unroll", [u for u in (1, 2) if problem.channels_in % u == 0])
-    cfg.define_knob("rows", _distinct(default.rows, *(r for r in (1, 2, 4) if problem.rows % r == 0)))
-    cfg.define_knob("weights_first", _distinct(default.weights_first, 0, 1))
-    cfg.define_knob("threads", [1] if default.threads == 1 else _distinct(default.threads, 32, 16, 1))
+    cfg.define_knob("rows", distinct(default.rows, *(r for r in (1, 2, 4) if problem.rows % r == 0)))
+    cfg.define_knob("weights_first", distinct(default.weights_first, 0, 1))
+    cfg.define_knob("threads", [1] if default.threads == 1 else distinct(default.threads, 32, 16, 1))
     # A tile larger than the registers is slow to run, and ten times slower to compile.
     cfg.multi_filter(
         filter=lambda knobs: (knobs["columns"].val + 1) * knobs["blocks"].val + 1 <= max(problem.registers, 3)
@@ -49,12 +52,13 @@ def define_tiles(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
 def tiles_of(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
     """The estimate, or those of ``cfg`` made legal."""
     if cfg.is_fallback:
-        return _plain(choose(problem))
-    return _plain(fit(Tiles(**{name: int(cfg[name].val) for name in KNOBS}), problem))
+        return integers(choose(problem))
+    return integers(fit(Tiles(**{name: int(cfg[name].val) for name in KNOBS}), problem))
 
 
-def _plain(tiles: Tiles) -> Tiles:
-    return Tiles(*(int(getattr(tiles, name)) for name in KNOBS))
+def integers(cut: Cut) -> Cut:
+    """NumPy's numbers as Python's."""
+    return type(cut)(*(int(getattr(cut, name)) for name in cut.__struct_fields__))
 
 
 def schedule_fused(outs: list[te.Tensor] | te.Tensor, tag: str, schedule: Schedule) -> te.Schedule:
@@ -109,7 +113,9 @@ def schedule_tile(s: te.Schedule, out: te.Tensor, acc: te.Tensor, tiles: Tiles, 
     first, second = (group, y) if tiles.weights_first else (y, group)
     s[out].reorder(*outer, first, second)
     if gpu:
-        _bind_grid(s, out, outer, first, second)
+        # One work-item a group.  The device walks ``x`` fastest, so ``second`` is the one that changes first.
+        s[out].bind(second, te.thread_axis("blockIdx.x"))
+        s[out].bind(s[out].fuse(*outer, first), te.thread_axis("blockIdx.y"))
     else:
         s[out].parallel(s[out].fuse(*outer, first, second))
 
@@ -129,12 +135,6 @@ def _schedule_accumulators(
     s[acc].vectorize(lane)
 
 
-def _bind_grid(s, out, outer, first, second) -> None:
-    """One work-item a group.  The device walks ``x`` fastest, so ``second`` is the one that changes first."""
-    s[out].bind(second, te.thread_axis("blockIdx.x"))
-    s[out].bind(s[out].fuse(*outer, first), te.thread_axis("blockIdx.y"))
-
-
 def _bind_threads(s, out, outer, group, spatial, acc, tiles) -> None:
     """Neighbouring work-items take neighbouring channels: their weights are adjacent and their inputs the same."""
     s[out].reorder(*outer, *spatial, group)
@@ -145,5 +145,5 @@ def _bind_threads(s, out, outer, group, spatial, acc, tiles) -> None:
     s[acc].compute_at(s[out], thread)
 
 
-def _distinct(*values: int) -> list[int]:
+def distinct(*values: Any) -> list[Any]:
     return list(dict.fromkeys(values))

@@ -128,21 +128,21 @@ def choose(problem: Problem) -> Tiles:
     return fit(Tiles(0, 0), problem, np.zeros(shape, dtype=np.bool_))
 
 
-def fit(tuned: Tiles, problem: Problem, known: Any = np.True_) -> Tiles:
-    """``tuned``, perhaps measured on a larger operator, made legal for ``problem``; an estimate where it is not ``known``.
+def fit(tuned: Tiles, problem: Problem, is_tuned: Any = np.True_) -> Tiles:
+    """``tuned``, perhaps measured on a larger operator, made legal for ``problem``; an estimate where not ``is_tuned``.
 
     A register tile that does not fit keeps too few results in flight, so an estimated one takes its place.
     """
-    fits = known & (problem.blocks % np.maximum(tuned.blocks, 1) == 0) & (tuned.columns <= problem.columns)
+    fits = is_tuned & (problem.blocks % np.maximum(tuned.blocks, 1) == 0) & (tuned.columns <= problem.columns)
     columns, blocks = _best(problem, ~fits)
     columns, blocks = np.where(fits, tuned.columns, columns), np.where(fits, tuned.blocks, blocks)
     return Tiles(
         columns=columns,
         blocks=blocks,
-        unroll=np.where(known, largest_divisor(problem.channels_in, np.where(known, tuned.unroll, 1)), 1),
-        rows=largest_divisor(problem.rows, np.where(known, tuned.rows, _rows(problem, blocks))),
-        weights_first=np.where(known, tuned.weights_first, _weights_first(problem, blocks)),
-        threads=np.where(known, np.maximum(tuned.threads, 1), problem.threads),
+        unroll=np.where(is_tuned, largest_divisor(problem.channels_in, np.where(is_tuned, tuned.unroll, 1)), 1),
+        rows=largest_divisor(problem.rows, np.where(is_tuned, tuned.rows, _rows(problem, blocks))),
+        weights_first=np.where(is_tuned, tuned.weights_first, _weights_first(problem, blocks)),
+        threads=np.where(is_tuned, np.maximum(tuned.threads, 1), problem.threads),
     )
 
 

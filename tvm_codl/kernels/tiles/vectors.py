@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,23 @@ Size = Any
 
 PACK_POSITIONS = 64
 
+#: LLVM's processors and features with registers of 16 and of 8 float32.  Their names must do where there is no LLVM.
+_AVX512 = re.compile(
+    r"\+avx512|skylake.avx512|mic_avx512|skx|kn[lm]\b|(cannon|ice|cascade|cooper|tiger|rocket|nova)lake|rapids"
+    r"|znver[4-9]|x86-64-v4"
+)
+_AVX2 = re.compile(
+    r"avx2|lake(?!mont)|haswell|broadwell|core_[45]th|bdver4|gracemont|grandridge|forest|znver[1-3]|x86-64-v3"
+)
 
 #: Vectors of kernels with a register tile, and of all others.
 WIDTHS, STAGE_WIDTHS = (2, 4, 8, 16), (4, 8, 16)
+
+
+def register_lanes(llvm: str) -> int:
+    """float32 in a vector register of a target like ``llvm -mcpu=haswell``: 16 with AVX-512, 8 with AVX2, else 4."""
+    words = " ".join(word for word in llvm.split() if word.startswith(("-mcpu=", "-mattr=")))
+    return 16 if _AVX512.search(words) else 8 if _AVX2.search(words) else 4
 
 
 def lanes_for(channels: Size, widest: int, widths: tuple[int, ...] = WIDTHS) -> Integers:

@@ -6,9 +6,7 @@ processes, which have everything in memory already.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +22,7 @@ from tvm.autotvm.task.space import InstantiationError
 from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.build.library import export
-from tvm_codl.build.pool import Outcome, build_all
-from tvm_codl.records.record import ErrorNo
+from tvm_codl.build.pool import build_all
 from tvm_codl.runtime.error_text import last_line
 
 #: As networks are built, without the checks of arguments: they are a fifth of the compile time.
@@ -64,23 +61,22 @@ class BatchBuilder(Builder):
         timeout: float = 30.0,
         batch: int = BATCH,
         workers: int = 0,
-        together: int = TOGETHER,
         fcompile: Compile | None = None,
     ) -> None:
         super().__init__(timeout, batch)
-        self.workers, self.together, self.fcompile = workers, together, fcompile
+        self.workers, self.fcompile = workers, fcompile
         self.build_kwargs: Mapping[str, Any] = {}
-        self._folder: Path | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._count = 0
 
     def build(self, measure_inputs: Sequence[MeasureInput]) -> list[Built | MeasureResult]:
         """One result for each input, in their order.  The libraries last until the next call."""
         self.close()
-        self._folder = Path(tempfile.mkdtemp(prefix="tvm_codl-kernels-"))
+        self._folder = tempfile.TemporaryDirectory(prefix="tvm_codl-kernels-", ignore_cleanup_errors=True)
         results: dict[int, Built | MeasureResult] = {}
         workers = self.workers or len(os.sched_getaffinity(0))
         numbers = list(range(len(measure_inputs)))
-        size = max(1, min(self.together, -(-len(numbers) // workers)))
+        size = max(1, min(TOGETHER, -(-len(numbers) // workers)))
         groups: list[Sequence[int]] = [numbers[a : a + size] for a in range(0, len(numbers), size)]
         while groups:
             groups = self._build(groups, measure_inputs, results)
@@ -89,12 +85,8 @@ class BatchBuilder(Builder):
     def close(self) -> None:
         """Removes the libraries of the last call."""
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.cleanup()
             self._folder = None
-
-    def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # the interpreter may be half gone
-            self.close()
 
     def _build(
         self,
@@ -104,7 +96,7 @@ class BatchBuilder(Builder):
     ) -> list[Sequence[int]]:
         """Builds each group as one library; returns the halves of those that failed, to be tried again."""
         assert self._folder is not None
-        places = [self._folder / f"kernels-{self._count + i}.so" for i in range(len(groups))]
+        places = [Path(self._folder.name) / f"kernels-{self._count + i}.so" for i in range(len(groups))]
         self._count += len(groups)
         checks = dict(self.build_kwargs.get("checks", {}).get("gpu", {}))
 
@@ -121,7 +113,7 @@ class BatchBuilder(Builder):
                 for i, part in zip(group, parts, strict=True):
                     results[i] = _result(part, places[index], each_s)
             elif len(group) == 1:
-                results[group[0]] = _failed(outcome, each_s)
+                results[group[0]] = failed(int(outcome.failure), outcome.error, each_s)
             else:
                 half = len(group) // 2
                 again += [group[:half], group[half:]]
@@ -160,12 +152,12 @@ def _library(inputs: Sequence[MeasureInput], path: Path, checks: Mapping[str, in
     return about
 
 
-def _lower(one: MeasureInput, name: str, checks: Mapping[str, int]) -> tuple[tvm.IRModule, Any]:
+def _lower(candidate: MeasureInput, name: str, checks: Mapping[str, int]) -> tuple[tvm.IRModule, Any]:
     """TIR of one configuration.  Raises :class:`InstantiationError` where it is illegal or over the device's limits."""
-    with one.target, tvm.transform.PassContext(opt_level=3, config=PASS_CONFIG):
-        schedule, arguments = one.task.instantiate(one.config)
-        if not one.config.valid():
-            raise InstantiationError(str(one.config.errors))
+    with candidate.target, tvm.transform.PassContext(opt_level=3, config=PASS_CONFIG):
+        schedule, arguments = candidate.task.instantiate(candidate.config)
+        if not candidate.config.valid():
+            raise InstantiationError(str(candidate.config.errors))
         lowered = tvm.lower(schedule, arguments, name=name)
     if checks and not all(tvm.tir.analysis.verify_gpu_code(f, dict(checks)) for f in lowered.functions.values()):
         raise InstantiationError(f"over a limit of the device: {dict(checks)}")
@@ -179,8 +171,3 @@ def _result(part: _Part, path: Path, seconds: float) -> Built | MeasureResult:
     built = Built(str(path), part.arguments, None, seconds)
     built.function = part.function
     return built
-
-
-def _failed(outcome: Outcome, seconds: float) -> MeasureResult:
-    late = outcome.failure == ErrorNo.BUILD_TIMEOUT
-    return failed(MeasureErrorNo.BUILD_TIMEOUT if late else MeasureErrorNo.COMPILE_HOST, outcome.error, seconds)

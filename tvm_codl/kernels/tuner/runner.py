@@ -51,7 +51,7 @@ class BatchRunner(Runner):
         repeat: int = 3,
         min_repeat_ms: int = 0,
         timeout: float = 20.0,
-        keep: Keep = lambda one, result: None,
+        keep: Keep = lambda candidate, result: None,
         log: Log = lambda _: None,
         patience_s: float = 60.0,
         limits: Mapping[str, int] | None = None,
@@ -85,36 +85,36 @@ class BatchRunner(Runner):
         for built in build_results:
             if hasattr(built, "function"):
                 self._together.setdefault(built.filename, []).append(built.function)
-        for one, built in zip(measure_inputs, build_results, strict=True):
-            result = built if isinstance(built, MeasureResult) else self._measured(one, built)
+        for candidate, built in zip(measure_inputs, build_results, strict=True):
+            result = self._measure(candidate, built)
             results.append(result)
-            self.keep(one, result)
+            self.keep(candidate, result)
         return results
 
     def interleaved(
         self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult], rounds: int
     ) -> list[list[float]]:
         """Seconds of each input, ``rounds`` times in turn, so that drift affects all alike; an empty list where one fails."""
-        times: list[list[float]] = [[] for _ in measure_inputs]
-        bad: set[int] = set()
+        times: dict[int, list[float]] = {index: [] for index in range(len(measure_inputs))}
         for _ in range(rounds):
-            for index, (one, built) in enumerate(zip(measure_inputs, build_results, strict=True)):
-                if index not in bad:
-                    result = built if isinstance(built, MeasureResult) else self._measured(one, built)
-                    if result.error_no != MeasureErrorNo.NO_ERROR:
-                        bad.add(index)
-                    else:
-                        times[index].append(min(result.costs))
-        return [[] if index in bad else seconds for index, seconds in enumerate(times)]
+            for index in list(times):
+                result = self._measure(measure_inputs[index], build_results[index])
+                if result.error_no == MeasureErrorNo.NO_ERROR:
+                    times[index].append(min(result.costs))
+                else:
+                    del times[index]
+        return [times.get(index, []) for index in range(len(measure_inputs))]
 
-    def _measured(self, one: MeasureInput, built: BuildResult) -> MeasureResult:
+    def _measure(self, candidate: MeasureInput, built: BuildResult | MeasureResult) -> MeasureResult:
+        if isinstance(built, MeasureResult):
+            return built
         if built.error is not None:  # of another builder
             return failed(MeasureErrorNo.COMPILE_HOST, str(built.error[1]), built.time_cost)
         started = time.monotonic()
         number, words = MeasureErrorNo.RUNTIME_DEVICE, ""
         for _ in range(TRIES):
             try:
-                costs = self._times(one, built)
+                costs = self._times(candidate, built)
             except Lost as lost:
                 self._recovery.recover(lost, self.patience_s)
                 words = f"the phone's session ended with it: {lost}"
@@ -133,8 +133,8 @@ class BatchRunner(Runner):
             return MeasureResult(costs, MeasureErrorNo.NO_ERROR, seconds, time.time())
         return failed(number, words, time.monotonic() - started + built.time_cost)
 
-    def _times(self, one: MeasureInput, built: BuildResult) -> tuple[float, ...]:
-        device = self.phone.gpu if is_gpu(one.target) else self.phone.cpu
+    def _times(self, candidate: MeasureInput, built: BuildResult) -> tuple[float, ...]:
+        device = self.phone.gpu if is_gpu(candidate.target) else self.phone.cpu
         module, arguments = self._ready(built, device)
 
         def timed() -> tuple[float, ...]:

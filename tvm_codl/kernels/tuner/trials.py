@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import autotvm
 from tvm.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
@@ -56,17 +57,17 @@ class Trials:
         if log is not None and log.exists():
             for number, line in enumerate(_whole_lines(log), 1):
                 if line.strip() and not line.startswith("#"):
-                    one, result = _decoded(line, f"{log}:{number}", "remove the line, or give another file with -o")
-                    if not (retry_failed and result.error_no):
-                        self._remember(one, result)
+                    trial = _decoded(line, f"{log}:{number}", "remove the line, or give another file with -o")
+                    if not (retry_failed and trial[1].error_no):
+                        self._remember(*trial)
 
-    def keep(self, one: MeasureInput, result: MeasureResult) -> None:
+    def keep(self, candidate: MeasureInput, result: MeasureResult) -> None:
         """Called with each result as soon as it is there."""
-        self._remember(one, result)
+        self._remember(candidate, result)
         if self.log is not None:
-            append(self.log, one, result)
+            append(self.log, candidate, result)
         if self.store is not None:
-            self.store.add_kernels([kernel_record(one, result, self.device, self.profile)])
+            self.store.add_kernels([kernel_record(candidate, result, self.device, self.profile)])
 
     def find(self, task: Any) -> list[Pair]:
         """The trials of ``task``, with the configurations of its present space."""
@@ -85,11 +86,16 @@ class Trials:
             if target == str(task.target) and workload[0] == own[0] and workload != own:
                 yield list(trials.values())
 
-    def _remember(self, one: MeasureInput, result: MeasureResult) -> None:
-        key, knobs = (str(one.target), plain(one.task.workload)), knobs_of(one.config)
-        self._known.setdefault(key, {})[knobs] = (one, result)
+    def _remember(self, candidate: MeasureInput, result: MeasureResult) -> None:
+        key, knobs = (str(candidate.target), plain(candidate.task.workload)), knobs_of(candidate.config)
+        self._known.setdefault(key, {})[knobs] = (candidate, result)
         if result.error_no in PASSING:
             self._passed.setdefault((*key, knobs), set()).add(float(result.timestamp))
+
+
+def seconds(result: MeasureResult) -> float:
+    """The mean time; infinite for a failure."""
+    return float(np.mean(result.costs)) if result.error_no == MeasureErrorNo.NO_ERROR else float("inf")
 
 
 def legal(space: Any) -> list[int]:
@@ -101,20 +107,20 @@ def knobs_of(config: Any) -> Knobs:
     return tuple((name, entity.val) for name, entity in config._entity_map.items())
 
 
-def append(path: Path, one: MeasureInput, result: MeasureResult) -> None:
+def append(path: Path, candidate: MeasureInput, result: MeasureResult) -> None:
     """One line more in an AutoTVM log."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
-        file.write(autotvm.record.encode(one, result) + "\n")
+        file.write(autotvm.record.encode(candidate, result) + "\n")
 
 
-def kernel_record(one: MeasureInput, result: MeasureResult, device: str, profile: str) -> KernelRecord:
+def kernel_record(candidate: MeasureInput, result: MeasureResult, device: str, profile: str) -> KernelRecord:
     failed = result.error_no != MeasureErrorNo.NO_ERROR
     return KernelRecord(
-        target=str(one.target),
-        task=one.task.name,
-        args=json.dumps(one.task.args),
-        config=json.dumps(one.config.to_json_dict()),
+        target=str(candidate.target),
+        task=candidate.task.name,
+        args=json.dumps(candidate.task.args),
+        config=json.dumps(candidate.config.to_json_dict()),
         costs=() if failed else tuple(float(x) for x in result.costs),
         error_no=int(result.error_no),
         all_cost=float(result.all_cost),
@@ -144,7 +150,7 @@ def _decoded(line: str, place: str, next: str) -> Pair:
         raise UserError(f"{place} is no tuning record", words, next) from error
     if pair is None:
         raise UserError(f"{place} was written by an AutoTVM that is too old", line[:80], next)
-    one, result = pair
+    candidate, result = pair
     # Read from a file a task has no workload and no target yet.
-    one.task.target = one.target
-    return one, result
+    candidate.task.target = candidate.target
+    return candidate, result

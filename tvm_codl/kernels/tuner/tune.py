@@ -24,7 +24,7 @@ from tvm_codl.kernels.reuse import FROM_USER, Place, Tuning, better, place_of, r
 from tvm_codl.kernels.tuner.builder import BatchBuilder
 from tvm_codl.kernels.tuner.progress import Progress
 from tvm_codl.kernels.tuner.runner import BatchRunner
-from tvm_codl.kernels.tuner.trials import Pair, Trials, append, knobs_of, legal
+from tvm_codl.kernels.tuner.trials import Pair, Trials, append, knobs_of, legal, seconds
 from tvm_codl.kernels.tuner.tuners import make_tuner
 
 #: The winner must take less than this share of the estimate's time.
@@ -131,7 +131,7 @@ class KernelTuner:
         """Whether the last ``early_stopping`` trials on record brought nothing better."""
         patience = self.settings.early_stopping
         ordered = sorted(recorded, key=lambda pair: pair[1].timestamp)
-        times = [float(np.mean(r.costs)) if r.error_no == 0 else float("inf") for _, r in ordered]
+        times = [seconds(result) for _, result in ordered]
         return 0 < patience <= len(times) - 1 - int(np.argmin(times)) if times else False
 
     def _measure_first(self, task: Any, recorded: Sequence[Pair], left: int, progress: Progress) -> list[Pair]:
@@ -146,30 +146,26 @@ class KernelTuner:
         new = [index for index in dict.fromkeys(wanted) if index not in have][: max(0, left)]
         if not new:
             return []
-        inputs, results = self._measure(task, new)
-        best = [task.flop / float(np.mean(r.costs)) for r in results if r.error_no == 0]
-        progress(_Best(max(best, default=0.0)), inputs, results)
+        inputs = [MeasureInput(task.target, task, space.get(index)) for index in new]
+        results = autotvm.measure.create_measure_batch(task, self.option)(inputs)
+        progress(None, inputs, results)
         return list(zip(inputs, results, strict=True))
-
-    def _measure(self, task: Any, indices: Sequence[int]) -> tuple[list[MeasureInput], list[MeasureResult]]:
-        batch = autotvm.measure.create_measure_batch(task, self.option)
-        inputs = [MeasureInput(task.target, task, task.config_space.get(index)) for index in indices]
-        return inputs, batch(inputs)
 
     def _confirm(self, task: Any, recorded: Sequence[Pair], new: int) -> Tuned | None:
         """Measures the best few in turn with the estimate and writes the winner."""
-        good = sorted((p for p in recorded if p[1].error_no == 0), key=lambda pair: float(np.mean(pair[1].costs)))
+        good = sorted((p for p in recorded if p[1].error_no == 0), key=lambda pair: seconds(pair[1]))
         if not good:
             return None
         estimate = next((pair for pair in good if pair[0].config.index == 0), good[0])
         finalists = [estimate, *(pair for pair in good[:FINALISTS] if pair[0].config.index != estimate[0].config.index)]
-        inputs = [one for one, _ in finalists]
+        inputs = [candidate for candidate, _ in finalists]
         autotvm.measure.create_measure_batch(task, self.option)  # names the task to builder and runner
         times = self.runner.interleaved(inputs, self.builder.build(inputs), ROUNDS)
         if not times[0]:
             return None
-        winner = min((i for i in range(len(times)) if times[i]), key=lambda i: float(np.median(times[i])))
-        if float(np.median(times[winner])) >= GAIN * float(np.median(times[0])):
+        medians = [float(np.median(each)) if each else math.inf for each in times]
+        winner = int(np.argmin(medians))
+        if medians[winner] >= GAIN * medians[0]:
             winner = 0
         costs = tuple(sorted(times[winner]))
         processor, lanes, place = _key(task)
@@ -179,20 +175,11 @@ class KernelTuner:
             append(self.best, inputs[winner], MeasureResult(costs, 0, 0.0, time.time()))
             mean = float(np.mean(costs))
             self._keep(Tuning(processor, place, config.to_json_dict(), mean, lanes, FROM_USER))
-        seconds = float(np.median(costs))
-        return Tuned(
-            processor, task.name, float(np.median(times[0])) * 1e3, seconds * 1e3,
-            task.flop / seconds / 1e9, len(recorded), new,
-        )  # fmt: skip
+        estimate_s, best_s = medians[0], medians[winner]
+        flops = task.flop / best_s
+        return Tuned(processor, task.name, estimate_s * 1e3, best_s * 1e3, flops / 1e9, len(recorded), new)
 
 
 def _key(task: Any) -> Key:
     processor, lanes, (name, *args) = key_of(task.target, task.workload)
     return processor, lanes, place_of(name, args)
-
-
-class _Best:
-    """What the progress line asks of a tuner."""
-
-    def __init__(self, best_flops: float) -> None:
-        self.best_flops = best_flops

@@ -19,9 +19,8 @@ from tvm.autotvm.tuner.tuner import Tuner
 
 from tvm_codl.kernels.dispatch import plain
 from tvm_codl.kernels.reuse import place_of
-from tvm_codl.kernels.tuner.trials import Pair, knobs_of, legal
+from tvm_codl.kernels.tuner.trials import Pair, knobs_of, legal, seconds
 
-NAMES = ("xgb", "random", "gridsearch", "climb")
 #: Trials between two fits of the model.
 PLAN = 16
 #: What a kernel's own trials weigh against those of its relatives.
@@ -47,10 +46,10 @@ class KnobModel(CostModel):
         """Learns from trials of other kernels of the same template; returns how many there were."""
         rows, speeds = self._history
         for trials in kernels:
-            best = min((float(np.mean(r.costs)) for _, r in trials if r.error_no == 0), default=0.0)
-            for one, result in trials if best else ():
-                rows.append(self._features(one.config, _extents(plain(one.task.workload))))
-                speeds.append(best / float(np.mean(result.costs)) if result.error_no == 0 else 0.0)
+            best = min((seconds(result) for _, result in trials), default=math.inf)
+            for candidate, result in trials if best < math.inf else ():
+                rows.append(self._features(candidate.config, _extents(plain(candidate.task.workload))))
+                speeds.append(best / seconds(result))
         if rows:
             self._train(np.array(rows), np.array(speeds), np.ones(len(rows)))
         return len(rows)
@@ -137,11 +136,11 @@ class HillClimb(Tuner):
         return [self.space.get(index) for index in chosen]
 
     def update(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:
-        for one, result in zip(inputs, results, strict=True):
-            self.visited.add(one.config.index)
-            flops = one.task.flop / float(np.mean(result.costs)) if result.error_no == 0 else 0.0
+        for candidate, result in zip(inputs, results, strict=True):
+            self.visited.add(candidate.config.index)
+            flops = candidate.task.flop / seconds(result)
             if flops > self._best_flops:
-                self._best, self._best_flops = one.config.index, flops
+                self._best, self._best_flops = candidate.config.index, flops
 
     def _around(self) -> list[int]:
         here = dict(knobs_of(self.space.get(self._best)))
@@ -159,12 +158,13 @@ _MAKERS: dict[str, Callable[[Any], Tuner]] = {
     "gridsearch": GridSearchTuner,
     "climb": HillClimb,
 }
+NAMES = tuple(_MAKERS)
 
 
 def make_tuner(name: str, task: Any, recorded: Sequence[Pair], relatives: Iterable[Sequence[Pair]]) -> Tuner:
     """A tuner that knows ``recorded``, proposes none of it again, and learns from ``relatives`` if it can learn."""
     tuner = _MAKERS[name](task)
-    seen = {one.config.index for one, _ in recorded}
+    seen = {candidate.config.index for candidate, _ in recorded}
     propose = tuner.next_batch
 
     def next_batch(size: int) -> list[Any]:
@@ -177,11 +177,10 @@ def make_tuner(name: str, task: Any, recorded: Sequence[Pair], relatives: Iterab
     if isinstance(tuner, XGBTuner):
         tuner.learn_from(relatives)
     if recorded:
-        tuner.update([one for one, _ in recorded], [result for _, result in recorded])
-        succeeded = [pair for pair in recorded if pair[1].error_no == 0]
-        if succeeded:
-            best = min(succeeded, key=lambda pair: float(np.mean(pair[1].costs)))
-            tuner.best_flops = task.flop / float(np.mean(best[1].costs))
+        tuner.update([candidate for candidate, _ in recorded], [result for _, result in recorded])
+        best = min(recorded, key=lambda pair: seconds(pair[1]))
+        if best[1].error_no == 0:
+            tuner.best_flops = task.flop / seconds(best[1])
             tuner.best_config, tuner.best_measure_pair = best[0].config, best
     return tuner
 
