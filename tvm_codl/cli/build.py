@@ -10,11 +10,12 @@ import click
 from tvm_codl.cli.options import (
     PhoneChoice,
     json_option,
-    load,
     measuring_options,
     model_options,
     named_plan,
     phone_options,
+    plan_option,
+    read_network,
 )
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
@@ -29,9 +30,7 @@ PHONES = tuple(name for name in NAMES if name != "host")
 @model_options
 @phone_options
 @measuring_options
-@click.option(
-    "--plan", "given", default="", metavar="PLAN", help="A plan file, cpu-only or gpu-only.  [default: make one]"
-)
+@plan_option
 @click.option(
     "--adaptive", is_flag=True, help="Also carry plans for a busy CPU and a throttled GPU, and switch at run time."
 )
@@ -54,13 +53,11 @@ def command(
             "--adaptive needs one too" if adaptive else "neither --rpc-tracker, nor --rpc-proxy, nor --plan is given",
             "name the phone: --rpc-tracker HOST:PORT --rpc-key KEY; or a plan: --plan FILE, cpu-only or gpu-only",
         )
-    model = load(source, shape)
+    prepared = read_network(source, shape)
     from tvm_codl.device.generic import check_platform, generic_profile
     from tvm_codl.kernels.toolchain import toolchain
     from tvm_codl.measure.plan_libraries import build_library
-    from tvm_codl.relay.pipeline import prepare
 
-    prepared = prepare(model)
     plan = named_plan(given, prepared) if given else None
     if unknown:
         assert plan is not None and target is not None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 )
 @json_option
 def command(
-    records: Path | None, model_file: Path | None, device: str, build: str, tuning_records: Path | None,
+    records: Path, model_file: Path | None, device: str, build: str, tuning_records: Path | None,
     picture: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Say how well operators' times are predicted, next to CoDL's linear predictor, a roofline and FLOPs.
@@ -44,19 +44,18 @@ def command(
 
 
 def _evaluate(
-    records: Path | None, model_file: Path | None, device: str, build: str, tuning_records: Path | None
+    records: Path, model_file: Path | None, device: str, build: str, tuning_records: Path | None
 ) -> tuple[list[Result], list[Scatter], str, object]:
     from tvm_codl.cost.evaluation.held_out import hold_out, judge
     from tvm_codl.cost.model import CostModel
     from tvm_codl.cost.training import choose
     from tvm_codl.kernels.reuse import load_tunings
-    from tvm_codl.paths import default_records
 
     model = CostModel.load(model_file) if model_file is not None else None
     own = model.provenance.get("device", "") if model is not None else ""
     if device and own and device != own:
         raise UserError(f"the model is of {own}", f"--device {device}", "leave out --device, or --model")
-    chosen = choose(records or default_records(), device or own, build, log=talk)
+    chosen = choose(records, device or own, build, log=talk)
     talk(f"{len(chosen.records)} records of {chosen.device}, build {chosen.build}")
     if model is not None and model_file is not None:
         found = judge(model, chosen.samples, chosen.device)

@@ -11,11 +11,11 @@ from tvm_codl.cli.options import (
     FILE,
     PhoneChoice,
     json_option,
-    load,
     measuring_options,
     model_options,
     named_plan,
     phone_options,
+    read_network,
 )
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
@@ -70,7 +70,6 @@ def command(
     --what-if, and --explain with --plan, ask no phone that was measured before: what was found there is kept.
     """
     _check_usage(bool(given), explained, bool(changes), objective, power)
-    model = load(source, shape)
     from tvm_codl.device.power import read_power
     from tvm_codl.measure.offline_costs import find_costs
     from tvm_codl.measure.planning import required_power
@@ -79,10 +78,9 @@ def command(
     from tvm_codl.plan.explain.explanation import explanation_text
     from tvm_codl.plan.explain.what_if import parse_asked, what_if, what_if_text
     from tvm_codl.plan.files import dump_plan, plan_json
-    from tvm_codl.relay.pipeline import prepare
 
     wanted = parse_settings(settings)  # before anything is measured: a bad file is an error now
-    prepared = prepare(model)
+    prepared = read_network(source, shape)
     table = read_power(power) if power else None
     plan = named_plan(given, prepared) if given else None
     asked = parse_asked(changes, prepared.graph, prepared.axes)

@@ -13,13 +13,14 @@ import numpy as np
 
 from tvm_codl.cli.options import (
     PhoneChoice,
-    ShapeType,
     given_options,
     json_option,
-    load,
     measuring_options,
     named_plan,
     phone_options,
+    plan_option,
+    read_network,
+    shape_option,
 )
 from tvm_codl.cli.output import print_json, talk, write_timeline
 from tvm_codl.cli.output_file import OUTPUT_FILE
@@ -33,12 +34,10 @@ OF_A_MODEL = frozenset(("shape", "budget", "records", "tuning_records", "given",
 
 @click.command()
 @click.argument("source", metavar="MODEL_OR_LIBRARY")
-@click.option("--shape", type=ShapeType(), multiple=True, help="Shape of an input that is dynamic in the file.")
+@shape_option
 @phone_options
 @measuring_options
-@click.option(
-    "--plan", "given", default="", metavar="PLAN", help="A plan file, cpu-only or gpu-only.  [default: make one]"
-)
+@plan_option
 @click.option("-i", "--inputs", type=FILE, help="An .npz file with one array for each input.")
 @click.option("--fill-mode", type=click.Choice(["random", "zeros", "ones"]), default="random", show_default=True,
               help="What the inputs hold where --inputs names no file.")  # fmt: skip
@@ -55,12 +54,10 @@ def command(
     library = Path(source) if source.endswith(".so") else None
     if library:
         _check_usage(source)
-    model = None if library else load(source, shape)
+    prepared = None if library else read_network(source, shape)
     given_inputs = _read(inputs) if inputs else None
     from tvm_codl.measure.choices import check_settings
-    from tvm_codl.relay.pipeline import prepare
 
-    prepared = prepare(model) if model else None
     plan = named_plan(given, prepared) if given and prepared else None
     with phone.connect() as session:
         if library is None:
