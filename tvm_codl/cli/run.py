@@ -12,6 +12,7 @@ import click
 import numpy as np
 
 from tvm_codl.cli.options import (
+    FILE,
     PhoneChoice,
     given_options,
     json_option,
@@ -27,7 +28,6 @@ from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError, UserError
 from tvm_codl.report.statistics import Statistics
 
-FILE = click.Path(dir_okay=False, path_type=Path)
 #: Parameters that say how a MODEL becomes a library; a library has all that in it.
 OF_A_MODEL = frozenset(("shape", "budget", "records", "tuning_records", "given", "rpc_phones"))
 
@@ -70,9 +70,9 @@ def command(
         values = given_inputs if given_inputs is not None else _fill(ports, fill_mode)
         results = dict(zip((port.name for port in module.outputs), module.run(values), strict=True))
         times = Statistics.of(module.benchmark(number, repeat)) if repeat else None
-        plans = _plans(module) if module.about.plans else None
+        plans = _describe_plans(module) if module.about.plans else None
         events = module.timeline() if timeline is not None else None
-    summary = [_summary(name, value) for name, value in results.items()]
+    summary = [_summarise(name, value) for name, value in results.items()]
     if as_json:
         print_json({"outputs": summary, "ms": times, **({"adaptation": plans} if plans else {})})
     else:
@@ -108,26 +108,16 @@ def _print(summary: list[dict[str, Any]], times: Statistics | None, plans: dict[
             click.echo("  after {run} runs {from} -> {to}: {reason} ({from_ms:.2f} -> {to_ms:.2f} ms)".format(**one))
 
 
-def _plans(module: Any) -> dict[str, Any]:
+def _describe_plans(module: Any) -> dict[str, Any]:
     """Which of a library's plans runs, and every change of it."""
-    seen = module.adaptation
-    return {
-        "plan": module.plan_name(seen.plan),
-        "plans": [one.name for one in module.about.plans],
-        "runs": seen.runs,
-        "trials": seen.trials,
-        "switches": [
-            {
-                "run": one.run,
-                "from": module.plan_name(one.left),
-                "to": module.plan_name(one.taken),
-                "reason": one.reason,
-                "from_ms": one.from_ms,
-                "to_ms": one.to_ms,
-            }
-            for one in seen.switches
-        ],
-    }
+    now, name = module.adaptation, module.plan_name
+    switches = [
+        {"run": each.run, "from": name(each.left), "to": name(each.taken), "reason": each.reason,
+         "from_ms": each.from_ms, "to_ms": each.to_ms}
+        for each in now.switches
+    ]  # fmt: skip
+    plans = [plan.name for plan in module.about.plans]
+    return {"plan": name(now.plan), "plans": plans, "runs": now.runs, "trials": now.trials, "switches": switches}
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
@@ -136,10 +126,10 @@ def _read(path: Path) -> dict[str, np.ndarray]:
             file = np.load(opened, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise ValueError("it is one array, without a name")
-            found = {name: file[name] for name in file.files}
-        if others := [name for name, value in found.items() if not isinstance(value, np.ndarray)]:
+            arrays = {name: file[name] for name in file.files}
+        if others := [name for name, value in arrays.items() if not isinstance(value, np.ndarray)]:
             raise ValueError(f"{others[0]} is no array")
-        return found
+        return arrays
     except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise UserError(
             f"{path} is no .npz file of arrays", str(error), "write it with numpy.savez(FILE, input_name=array)"
@@ -152,12 +142,6 @@ def _fill(ports: Iterable[tuple[str, tuple[int, ...], str]], mode: str) -> dict[
     return {name: np.asarray(make(shape), dtype) for name, shape, dtype in ports}  # type: ignore[operator]
 
 
-def _summary(name: str, value: np.ndarray) -> dict[str, Any]:
-    return {
-        "name": name,
-        "shape": list(value.shape),
-        "dtype": str(value.dtype),
-        "min": float(value.min()),
-        "mean": float(value.mean()),
-        "max": float(value.max()),
-    }
+def _summarise(name: str, value: np.ndarray) -> dict[str, Any]:
+    amounts = {what: float(getattr(value, what)()) for what in ("min", "mean", "max")}
+    return {"name": name, "shape": list(value.shape), "dtype": str(value.dtype), **amounts}
