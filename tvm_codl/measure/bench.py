@@ -221,7 +221,3 @@ def write_plan(plan: Plan, path: str = "") -> Path:
         place.parent.mkdir(parents=True, exist_ok=True)
     dump_plan(plan, place)
     return place
-
-
-#: The public name: ``tvm_codl.measure.bench`` is this module.
-compare = bench

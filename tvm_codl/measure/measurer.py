@@ -20,12 +20,11 @@ from tvm_codl.graph.split import axes
 from tvm_codl.measure import journal
 from tvm_codl.measure.baseline import baseline_probes
 from tvm_codl.measure.context import Context, Log
-from tvm_codl.measure.jobs import Event, Job, one_phone
-from tvm_codl.measure.libraries import Libraries
+from tvm_codl.measure.libraries import build_libraries
 from tvm_codl.measure.phone_pool import PhonePool
 from tvm_codl.measure.probe import Probe
 from tvm_codl.measure.settings import Settings
-from tvm_codl.measure.trial import Result, Trial
+from tvm_codl.measure.trial import Event, Job, Result, Trial
 from tvm_codl.measure.worker import Known, Worker
 from tvm_codl.records.record import ErrorNo, Piece, Record
 from tvm_codl.relay.prepared import Prepared
@@ -107,12 +106,12 @@ class Measurer:
         """The probes in batches, each with its library: from the cache, else built, all of them before this returns."""
         workers = len(os.sched_getaffinity(0))
         parts = [probes[a:b] for a, b in chunks(probes, BATCH, workers)] if probes else []
-        return list(zip(parts, self._libraries().built(parts), strict=True))
+        return list(zip(parts, self._build(parts), strict=True))
 
-    def _libraries(self) -> Libraries:
+    def _build(self, parts: Sequence[Sequence[Probe]]) -> list[Outcome]:
         profile = self.context.profile
         limits = Limits(profile.max_work_group, profile.local_memory)
-        return Libraries(self.graph, self.weights, self.context.tools, limits)
+        return build_libraries(self.graph, self.weights, self.context.tools, limits, parts)
 
     def _results(self, trials: Sequence[Trial]) -> Iterator[Result]:
         """What comes of each trial; one comes again where the later result counts."""
@@ -132,9 +131,7 @@ class Measurer:
             jobs: list[Job] = []
             while parts:
                 again: list[list[Trial]] = []
-                outcomes = self._libraries().built(
-                    [[t.probe for t in part] for part in parts] + [baseline] * bool(baseline)
-                )
+                outcomes = self._build([[t.probe for t in part] for part in parts] + [baseline] * bool(baseline))
                 if baseline:
                     known, baseline = self._known(baseline, outcomes.pop()), []
                 for part, outcome in zip(parts, outcomes, strict=True):
@@ -165,7 +162,8 @@ class Measurer:
 
         if isinstance(self.context.phone, PhonePool):
             return self.context.phone.run(jobs, worker, self.settings)
-        return one_phone(jobs, worker(self.context.phone, self.context.log))
+        only = worker(self.context.phone, self.context.log)
+        return (event for job in jobs for event in only.measure(list(enumerate(job.trials)), job.path))
 
     def _known(self, probes: Sequence[Probe], outcome: Outcome) -> Known | None:
         if outcome.path is None:

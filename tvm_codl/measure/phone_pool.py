@@ -21,9 +21,8 @@ from tvm_codl.device.soc import read_soc
 from tvm_codl.device.spec import Tracker
 from tvm_codl.device.tracker_phones import TrackerPhones
 from tvm_codl.errors import CodlError, DeviceError
-from tvm_codl.measure.jobs import Event, Job, measure_job
 from tvm_codl.measure.settings import Settings
-from tvm_codl.measure.trial import Result, Trial
+from tvm_codl.measure.trial import Event, Job, Result, Trial
 from tvm_codl.measure.worker import Numbered, Worker
 from tvm_codl.records.record import ErrorNo
 
@@ -205,7 +204,7 @@ class _Run:
                 left = dict(trials)
                 number = {trial: region for region, trial in trials}
                 try:
-                    for event in measure_job(worker, trials, path):
+                    for event in worker.measure(trials, path):
                         for trial in [event.trial] if isinstance(event, Result) else event.trials:
                             left.pop(number[trial], None)
                         self.found.put(event)

@@ -19,7 +19,7 @@ from tvm_codl.measure.baseline import Baseline, Verdict
 from tvm_codl.measure.journal import Entry, Journal
 from tvm_codl.measure.sampling import samples
 from tvm_codl.measure.settings import Settings
-from tvm_codl.measure.trial import Result, Trial
+from tvm_codl.measure.trial import Event, Refused, Result, Trial
 from tvm_codl.records.record import ErrorNo, Processor
 from tvm_codl.runtime.comodule import CoModule
 
@@ -78,12 +78,12 @@ class Worker:
         self.stopped = True
         self.phone.drop()
 
-    def measure(self, trials: Sequence[Numbered], path: Path) -> Iterator[Result]:
+    def measure(self, trials: Sequence[Numbered], path: Path) -> Iterator[Event]:
         """Times ``trials``, regions of the library at ``path``.  One comes again where the phone turned out to have been
-        slow: the later result counts.
+        slow: the later result counts.  Where the library cannot be loaded, those without a result are refused.
 
-        Raises :class:`Unloadable` where the library cannot be loaded, and :class:`DeviceError` where the phone does not
-        come back; trials that have not come yet are then still to be measured.
+        Raises :class:`DeviceError` where the phone does not come back; trials that have not come yet are then still to be
+        measured.
         """
         waiting = deque(trials)
         deaths: Counter[int] = Counter({region: trial.deaths for region, trial in trials})
@@ -101,6 +101,10 @@ class Worker:
                 except Lost as lost:
                     self._recover(lost)
                     continue
+                except Unloadable as error:
+                    if left := [trial for region, trial in trials if (region, trial) not in finished]:
+                        yield Refused(left, error.failure, error.words)
+                    return
                 again = [one for one in again if repeats[one[0]] < REPEATS]
                 repeats.update(region for region, _ in again)
                 waiting.extendleft(reversed(again))
