@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 
 from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.measure.context import Log
 from tvm_codl.measure.probe import Probe, whole_probes
 from tvm_codl.measure.settings import Settings
 from tvm_codl.records.record import Processor
@@ -16,7 +17,6 @@ from tvm_codl.records.record import Processor
 WANTED_FLOPS = 2e7
 FIRST_PAUSE_S = 0.5
 
-Log = Callable[[str], None]
 #: Times the known operator of each processor, in ms.
 Times = Callable[[], Mapping[Processor, float]]
 

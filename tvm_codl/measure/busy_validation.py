@@ -13,7 +13,7 @@ import numpy as np
 import tvm
 
 from tvm_codl.errors import DeviceError
-from tvm_codl.measure.interleave import calm_down
+from tvm_codl.measure.interleave import calm_down, sample
 from tvm_codl.plan.adaptive import StatePlan
 from tvm_codl.runtime.comodule import CoModule
 
@@ -59,7 +59,7 @@ def time_when_busy(module: CoModule, phone: Any, numbers: Collection[int]) -> di
                 with compete(phone, len(module.cpu_cores)):
                     for number in racing:
                         module.fix_plan(number)
-                        samples[number] += module.benchmark(1, 1 + RUNS)[1:]
+                        samples[number] += sample(module, RUNS)
             racing = sorted(racing, key=lambda number: float(np.median(samples[number])))[: (len(racing) + 1) // 2]
     finally:
         module.fix_plan(None)

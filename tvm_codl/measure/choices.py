@@ -11,10 +11,10 @@ import numpy as np
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
 from tvm_codl.kernels.toolchain import reads_images
+from tvm_codl.measure.context import Log
 from tvm_codl.plan.plan import Plan
 from tvm_codl.records.settings import DEFAULT, Settings
 
-Log = Callable[[str], None]
 #: Measures some settings in turn, so many rounds: milliseconds by settings, of which the n-th are of one round.
 Run = Callable[[Sequence[Settings], int], Mapping[Settings, Sequence[float]]]
 

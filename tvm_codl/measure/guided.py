@@ -23,6 +23,7 @@ from tvm_codl.errors import UsageError
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.measure.acquisition import acquire
 from tvm_codl.measure.budget import Budget, Purse
+from tvm_codl.measure.context import Log
 from tvm_codl.measure.probe import Probe, failed_probes, split_probes, whole_probes
 from tvm_codl.plan.candidates import Axes, Candidate, Predictor, candidates, predict_splits
 from tvm_codl.plan.costs import build_costs
@@ -31,7 +32,6 @@ from tvm_codl.plan.search import search
 from tvm_codl.records.record import ErrorNo, Processor, Record
 from tvm_codl.records.workload import Workload
 
-Log = Callable[[str], None]
 Key = tuple[str, Processor]
 Fit = Callable[[Iterable[Record]], CostModel]
 

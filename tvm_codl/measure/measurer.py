@@ -104,8 +104,7 @@ class Measurer:
 
     def libraries(self, probes: Sequence[Probe]) -> list[tuple[Sequence[Probe], Outcome]]:
         """The probes in batches, each with its library: from the cache, else built, all of them before this returns."""
-        workers = len(os.sched_getaffinity(0))
-        parts = [probes[a:b] for a, b in chunks(probes, BATCH, workers)] if probes else []
+        parts = _batches(probes)
         return list(zip(parts, self._build(parts), strict=True))
 
     def _build(self, parts: Sequence[Sequence[Probe]]) -> list[Outcome]:
@@ -119,7 +118,7 @@ class Measurer:
         for trial in hopeless:
             yield Result(trial, (), ErrorNo.UNKNOWN_ERROR, f"{trial.deaths} processes died while they measured it")
         usual = [t for t in trials if not t.suspect]
-        parts = [usual[a:b] for a, b in chunks(usual, BATCH, len(os.sched_getaffinity(0)))] if usual else []
+        parts = _batches(usual)
         parts += [[t] for t in trials if t.suspect and t not in hopeless]
         # A few candidates are over before a phone could drift.
         baseline: list[Probe] = []
@@ -186,6 +185,10 @@ class Measurer:
             probe.key, piece, probe.processor, context.device, context.tools.kernel_id, result.times_ms, time.time(),
             "alone", result.error, int(result.failure), profile,
         )  # fmt: skip
+
+
+def _batches(items: Sequence[Any]) -> list[Any]:
+    return [items[a:b] for a, b in chunks(items, BATCH, len(os.sched_getaffinity(0)))] if items else []
 
 
 def _blamed(part: list[Trial], outcome: Outcome) -> tuple[list[Result], list[list[Trial]]]:

@@ -21,6 +21,7 @@ from tvm_codl.device.soc import read_soc
 from tvm_codl.device.spec import Tracker
 from tvm_codl.device.tracker_phones import TrackerPhones
 from tvm_codl.errors import CodlError, DeviceError
+from tvm_codl.measure.context import Log
 from tvm_codl.measure.settings import Settings
 from tvm_codl.measure.trial import Event, Job, Result, Trial
 from tvm_codl.measure.worker import Numbered, Worker
@@ -33,7 +34,6 @@ LOOK_S = 1.0
 ABSENT_S = 5.0
 STOP_S = 10.0
 
-Log = Callable[[str], None]
 MakeWorker = Callable[[Any, Log], Worker]
 
 

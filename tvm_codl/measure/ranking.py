@@ -20,7 +20,7 @@ from tvm_codl.measure.context import Context
 from tvm_codl.measure.interleave import calm_down, rounds
 from tvm_codl.measure.learning import model_fitter
 from tvm_codl.measure.measurer import Measurer
-from tvm_codl.measure.plan_libraries import libraries_for, open_library
+from tvm_codl.measure.plan_libraries import open_plans
 from tvm_codl.measure.planning import make_plan
 from tvm_codl.measure.probe import Probe, whole_probes
 from tvm_codl.measure.transfers import measure_transfers
@@ -130,10 +130,7 @@ def _measure(
     networks: Mapping[str, Prepared], plans: Mapping[str, Plan], context: Context, repeat: int
 ) -> tuple[Measured, ...]:
     """Runs all networks in turn, so that the phone's drift affects all alike; the fastest first."""
-    modules = {}
-    for name, prepared in networks.items():
-        path = libraries_for(prepared, {name: plans[name]}, context.tools, context.log)[name]
-        modules[name] = open_library(path, context.phone)
+    modules = {name: open_plans(prepared, {"": plans[name]}, context)[""] for name, prepared in networks.items()}
     relative = {}
     for name, module in modules.items():
         inputs = networks[name].model.sample_inputs()

@@ -16,6 +16,7 @@ from tvm_codl.device.deadline import TimeUp
 from tvm_codl.device.recovery import Lost, Recovery
 from tvm_codl.errors import CodlError, DeviceError
 from tvm_codl.measure.baseline import Baseline, Verdict
+from tvm_codl.measure.context import Log
 from tvm_codl.measure.journal import Entry, Journal
 from tvm_codl.measure.sampling import samples
 from tvm_codl.measure.settings import Settings
@@ -30,7 +31,6 @@ LOSSES = 16
 REPEATS = 2
 BASELINE_SAMPLES, BASELINE_MS = 5, 1.0
 
-Log = Callable[[str], None]
 #: A region of a library, and the trial that it is.
 Numbered = tuple[int, Trial]
 #: The library of the known operators, and the region of each processor's.
