@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tvm_codl.cli.options import (
-    PhoneChoice,
-    json_option,
-    measuring_options,
-    model_options,
-    named_plan,
-    phone_options,
-    plan_option,
-    read_network,
-)
+from tvm_codl.cli.options import PhoneChoice, named_plan, planning_options, read_network
 from tvm_codl.cli.output import print_json, print_table, write_timeline
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
@@ -26,16 +17,12 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@model_options
-@phone_options
-@measuring_options
-@plan_option
+@planning_options
 @click.option("--repeat", type=click.IntRange(1), default=30, show_default=True, help="Interleaved rounds.")
 @click.option("--timeline", type=OUTPUT_FILE, help="Write one run's timeline to this file.")
 @click.option(
     "-o", "--output", type=OUTPUT_FILE, help="Write the plan that is made to this file.  [default: in the cache folder]"
 )
-@json_option
 def command(
     source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, repeat: int, timeline: Path | None,
     output: Path | None, as_json: bool,

@@ -7,16 +7,7 @@ from typing import Any
 
 import click
 
-from tvm_codl.cli.options import (
-    PhoneChoice,
-    json_option,
-    measuring_options,
-    model_options,
-    named_plan,
-    phone_options,
-    plan_option,
-    read_network,
-)
+from tvm_codl.cli.options import PhoneChoice, named_plan, planning_options, read_network
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
@@ -27,10 +18,7 @@ PHONES = tuple(name for name in NAMES if name != "host")
 
 
 @click.command()
-@model_options
-@phone_options
-@measuring_options
-@plan_option
+@planning_options
 @click.option(
     "--adaptive", is_flag=True, help="Also carry plans for a busy CPU and a throttled GPU, and switch at run time."
 )
@@ -38,7 +26,6 @@ PHONES = tuple(name for name in NAMES if name != "host")
     "--target", type=click.Choice(NAMES), help="What the library is built for.  [default: the phone's platform]"
 )
 @click.option("-o", "--output", type=OUTPUT_FILE, default=Path("model.so"), show_default=True)
-@json_option
 def command(
     source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, adaptive: bool, target: str | None, output: Path, as_json: bool,
 ) -> None:  # fmt: skip

@@ -156,6 +156,9 @@ measuring_options = options(
     tuning_records_option,
 )
 
+#: What a command has that runs a plan; it gets ``source``, ``shape``, ``phone``, ``budget``, ``given`` and ``as_json``.
+planning_options = options(model_options, phone_options, measuring_options, plan_option, json_option)
+
 #: Whose records to learn from; the command gets ``records``, ``device``, ``build`` and ``tuning_records``.
 chosen_records_options = options(
     records_option,

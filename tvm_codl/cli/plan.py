@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tvm_codl.cli.options import (
-    FILE,
-    PhoneChoice,
-    json_option,
-    measuring_options,
-    model_options,
-    named_plan,
-    phone_options,
-    read_network,
-)
+from tvm_codl.cli.options import FILE, PhoneChoice, named_plan, planning_options, read_network
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
@@ -28,18 +19,11 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@model_options
-@phone_options
-@measuring_options
+@planning_options
 @click.option(
-    "--plan", "given", default="", metavar="PLAN", help="Check and show this plan file instead of making one."
-)
-@click.option(
-    "--explain",
-    "explained",
-    is_flag=True,
+    "--explain", "explained", is_flag=True,
     help="Print why each operator is where it is, and what its second choice would cost.",
-)
+)  # fmt: skip
 @click.option(
     "--what-if", "changes", multiple=True, metavar="OP=PLACEMENT",
     help="Plan again with an operator (its number or name) forced to cpu, gpu or a cut (height@12, channels@64). "
@@ -58,7 +42,6 @@ if TYPE_CHECKING:
     help="Threads, cores, flush period and float type: measured on the phone, or taken from a JSON file.",
 )  # fmt: skip
 @click.option("-o", "--output", type=OUTPUT_FILE, help="Write the plan to this file.")
-@json_option
 def command(
     source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, explained: bool, changes: tuple[str, ...], objective: str, power: Path | None, settings: str,
     output: Path | None, as_json: bool,

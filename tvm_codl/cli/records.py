@@ -41,20 +41,16 @@ def command() -> None:
 @json_option
 def ls(records: Path, as_json: bool, **chosen: Any) -> None:
     """Show how many records there are, by device, processor and kind."""
-    from rich.table import Table
-
     from tvm_codl.records.exchange import open_store
     from tvm_codl.records.selection import Selection, groups
+    from tvm_codl.report.table import make_table
 
     with open_store(records) as store:
         found = groups(store, Selection(**chosen))
     if as_json:
         print_json({"records": str(records), "groups": found})
         return
-    table = Table("device", "processor", "kind", title=str(records))
-    for name in ("count", "failed", "builds"):
-        table.add_column(name, justify="right")
-    table.add_column("newest")
+    table = make_table(["device", "processor", "kind"], ["count", "failed", "builds", "newest"], str(records))
     for group in found:
         kind = group.kind if group.what == "piece" else f"{group.what} {group.kind}"
         newest = datetime.fromtimestamp(group.newest, UTC).strftime("%Y-%m-%d %H:%M") if group.newest else ""

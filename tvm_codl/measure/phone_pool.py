@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tvm_codl.device.connect import CONNECT_S, translate_errors
-from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.device.soc import read_soc
 from tvm_codl.device.spec import Tracker
 from tvm_codl.device.tracker_phones import TrackerPhones
@@ -65,10 +64,6 @@ class PhonePool:
         if name.startswith("_") or not self.phones:
             raise AttributeError(name)
         return getattr(self.phones[0], name)
-
-    @property
-    def profile(self) -> DeviceProfile:
-        return self.phones[0].profile
 
     def alive(self) -> bool:
         """Whether there is a phone, and all of them answer."""
