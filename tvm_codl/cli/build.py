@@ -59,7 +59,7 @@ def command(
         plan = states[0].plan if states else plan or session.plan(prepared, budget)
         path = session.build(prepared, plan, output, states)
         device = session.device
-    _say(path, prepared.name, device, [one.name for one in states], as_json)
+    _say(path, prepared.name, device, [state.name for state in states], as_json)
 
 
 def _say(path: Path, model: str, device: str, plans: list[str], as_json: bool) -> None:

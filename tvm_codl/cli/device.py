@@ -102,8 +102,8 @@ def push(
     if as_json:
         print_json(done)
         return
-    for one in done:
-        click.echo(f"{one.path}: {one.bytes} bytes, {'sent' if one.sent else 'there already'}")
+    for file in done:
+        click.echo(f"{file.path}: {file.bytes} bytes, {'sent' if file.sent else 'there already'}")
     talk(f"next: tvm-codl device start --serial {phone.serial} --tracker HOST:PORT --key KEY")
 
 

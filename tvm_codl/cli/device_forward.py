@@ -83,8 +83,8 @@ def _show(mappings: list[Mapping], as_json: bool) -> None:
     if as_json:
         print_json(mappings)
     else:
-        for one in mappings:
-            click.echo(str(one))
+        for mapping in mappings:
+            click.echo(str(mapping))
 
 
 def _keep(up: Forwarding, folder: str) -> None:

@@ -58,10 +58,10 @@ def _evaluate(
     chosen = choose(records, device or own, build, log=talk)
     talk(f"{len(chosen.records)} records of {chosen.device}, build {chosen.build}")
     if model is not None and model_file is not None:
-        found = judge(model, chosen.samples, chosen.device)
-        return found.results, found.scatter, f"{model_file.name} on what it was not trained on", found
-    found = hold_out(
+        judged = judge(model, chosen.samples, chosen.device)
+        return judged.results, judged.scatter, f"{model_file.name} on what it was not trained on", judged
+    judged = hold_out(
         chosen.samples, chosen.facts, load_tunings([tuning_records] if tuning_records else []), chosen.device
     )
-    shapes = ", ".join(f"{n} shapes on the {p}" for p, n in found.shapes.items())
-    return found.results, found.scatter, f"shapes held out whole: {shapes}", found
+    shapes = ", ".join(f"{n} shapes on the {p}" for p, n in judged.shapes.items())
+    return judged.results, judged.scatter, f"shapes held out whole: {shapes}", judged

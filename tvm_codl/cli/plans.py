@@ -59,11 +59,11 @@ def diff(
             prices = Prices.of(load_costs(prepared, records, tuning_records, device, talk).problem, [a, b])
         except NoOfflineCosts as missing:
             talk(f"times as the plans state them: {missing}")
-    found = compare(a, b, prices)
+    difference = compare(a, b, prices)
     if as_json:
-        print_json(found)
+        print_json(difference)
     else:
-        click.echo(difference_text(found, (first, second)))
+        click.echo(difference_text(difference, (first, second)))
 
 
 @command.command("verify")
@@ -82,16 +82,16 @@ def verify(source: str, shape: Any, plan: Path, records: Path, as_json: bool) ->
     from tvm_codl.measure.choices import check_settings
     from tvm_codl.measure.offline_costs import load_profile
 
-    found = named_plan(str(plan), read_network(source, shape))
-    profile = load_profile(found.device, records)
-    check_settings(found.settings, profile or generic_profile("android-arm64"))
-    if profile is None and found.settings.words() != "default":
+    checked = named_plan(str(plan), read_network(source, shape))
+    profile = load_profile(checked.device, records)
+    check_settings(checked.settings, profile or generic_profile("android-arm64"))
+    if profile is None and checked.settings.words() != "default":
         talk(
-            f"nothing was measured on {found.device or 'its phone'} here: the phone itself says whether it can take its settings"
+            f"nothing was measured on {checked.device or 'its phone'} here: the phone itself says whether it can take its settings"
         )
-    count = {on: sum(o.placement.on == on for o in found.operators) for on in ("cpu", "gpu", "split")}
+    count = {on: sum(o.placement.on == on for o in checked.operators) for on in ("cpu", "gpu", "split")}
     if as_json:
-        print_json({"legal": True, "operators": len(found.operators), **count})
+        print_json({"legal": True, "operators": len(checked.operators), **count})
         return
     words = ", ".join(f"{number} {on}" for on, number in count.items() if number)
-    click.echo(f"{plan} is legal: {len(found.operators)} operators, {words}")
+    click.echo(f"{plan} is legal: {len(checked.operators)} operators, {words}")

@@ -46,12 +46,12 @@ def ls(records: Path, as_json: bool, **chosen: Any) -> None:
     from tvm_codl.report.table import make_table
 
     with open_store(records) as store:
-        found = groups(store, Selection(**chosen))
+        rows = groups(store, Selection(**chosen))
     if as_json:
-        print_json({"records": str(records), "groups": found})
+        print_json({"records": str(records), "groups": rows})
         return
     table = make_table(["device", "processor", "kind"], ["count", "failed", "builds", "newest"], str(records))
-    for group in found:
+    for group in rows:
         kind = group.kind if group.what == "piece" else f"{group.what} {group.kind}"
         newest = datetime.fromtimestamp(group.newest, UTC).strftime("%Y-%m-%d %H:%M") if group.newest else ""
         numbers = map(str, (group.count, group.failed, group.builds))
@@ -91,9 +91,9 @@ def import_files(files: tuple[Path, ...], records: Path, format: Any, skip_bad: 
     done = {}
     with RecordStore(records) as store:
         for path in files:
-            done[str(path)] = found = import_file(store, path, format, skip_bad)
-            talk(f"{path}: {_words(found.read)} read, {_words(found.new)} new, {found.bad} bad lines")
-            for reason in found.reasons:
+            done[str(path)] = imported = import_file(store, path, format, skip_bad)
+            talk(f"{path}: {_words(imported.read)} read, {_words(imported.new)} new, {imported.bad} bad lines")
+            for reason in imported.reasons:
                 talk(f"  {reason}")
     if as_json:
         print_json(done)

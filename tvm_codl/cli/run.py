@@ -104,8 +104,8 @@ def _print(summary: list[dict[str, Any]], times: Statistics | None, plans: dict[
         click.echo(f"median {times.median:.3f} ms, p10 {times.p10:.3f}, p90 {times.p90:.3f}, n {times.n}")
     if plans is not None:
         click.echo(f"plan {plans['plan']!r} of {', '.join(plans['plans'])}; {len(plans['switches'])} switches")
-        for one in plans["switches"]:
-            click.echo("  after {run} runs {from} -> {to}: {reason} ({from_ms:.2f} -> {to_ms:.2f} ms)".format(**one))
+        for switch in plans["switches"]:
+            click.echo("  after {run} runs {from} -> {to}: {reason} ({from_ms:.2f} -> {to_ms:.2f} ms)".format(**switch))
 
 
 def _describe_plans(module: Any) -> dict[str, Any]:

@@ -108,18 +108,19 @@ def choose(offers: Mapping[str, Sequence[object]], run: Run, log: Log = lambda _
 
     One field after the other is varied from what was chosen so far, and changes only where the gain is clear.
     """
-    chosen, found = DEFAULT, []
+    chosen: Settings = DEFAULT
+    measured: list[Ratio] = []
     for field, values in offers.items():
         others = [made for value in values if (made := varied(chosen, field, value)) is not None]
         if not others:
             continue
         ratios = race(chosen, others, run)
-        found += ratios
+        measured += ratios
         best = min((r for r in ratios if r.clear), key=lambda r: r.median, default=None)
         log(f"{field}: " + "; ".join(map(str, ratios)) + f" -> {best.settings.words() if best else 'stays'}")
         if best is not None:
             chosen = best.settings
-    return chosen, found
+    return chosen, measured
 
 
 def varied(settings: Settings, field: str, value: object) -> Settings | None:

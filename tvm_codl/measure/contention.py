@@ -114,6 +114,6 @@ def beside(module: Any, flow: Dataflow, moved: list[float]) -> list[Beside]:
                 ratios.setdefault((i, other), []).append(median(times) / own)
     middle = {i: median(times) for i, times in alone.items()}
     return [
-        Beside(on[i], moved[i], middle[i], moved[other], middle[other], middle[i] * median(found))  # type: ignore[arg-type]
-        for (i, other), found in ratios.items()
+        Beside(on[i], moved[i], middle[i], moved[other], middle[other], middle[i] * median(shares))  # type: ignore[arg-type]
+        for (i, other), shares in ratios.items()
     ]

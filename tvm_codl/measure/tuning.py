@@ -70,9 +70,9 @@ def tune_kernels(
         if plan is None
         else plan_probes(plan, prepared.graph, prepared.axes, processors)
     )
-    found = kernels(prepared.graph, probes, targets)
-    chosen = _worth(found) if plan is not None else found
-    log(f"{len(chosen)} kernels to tune" + (f", {len(found) - len(chosen)} take too little time" if plan else ""))
+    wanted = kernels(prepared.graph, probes, targets)
+    chosen = _worth(wanted) if plan is not None else wanted
+    log(f"{len(chosen)} kernels to tune" + (f", {len(wanted) - len(chosen)} take too little time" if plan else ""))
     deadline = time.monotonic() + 60 * minutes if minutes else float("inf")
     tuned: list[Tuned] = []
     finished = left = failed = 0
@@ -105,6 +105,6 @@ def tune_kernels(
     return Report(str(output), str(trials_beside(output)), tuple(tuned), finished, left, failed)
 
 
-def _worth(found: Sequence[Kernel]) -> list[Kernel]:
-    total = sum(kernel.ms for kernel in found)
-    return [kernel for kernel in found if kernel.ms >= WORTH_TUNING * total]
+def _worth(wanted: Sequence[Kernel]) -> list[Kernel]:
+    total = sum(kernel.ms for kernel in wanted)
+    return [kernel for kernel in wanted if kernel.ms >= WORTH_TUNING * total]
