@@ -91,9 +91,10 @@ def acquire(
     gain = 0.0
     for draw in _draw(parts, np.random.default_rng(seed)):
         drawn = _times(draw, slots)
-        with np.errstate(invalid="ignore"):  # infinity less infinity
+        with np.errstate(invalid="ignore"):
             nodes = [
-                table + _finite(now.max(axis=0) - before.max(axis=0))
+                # What cannot run stays so: infinity less infinity changes nothing.
+                table + np.nan_to_num(now.max(axis=0) - before.max(axis=0), nan=0.0, posinf=0.0, neginf=0.0)
                 for table, now, before in zip(costs.nodes, drawn, predicted, strict=True)
             ]
         best = minimise(nodes, costs.edges)
@@ -204,8 +205,3 @@ def _times(ms: Rows, slots: Sequence[Numbers]) -> list[Rows]:
     """For each operator the times of its candidates' parts, shape (2 processors, candidates)."""
     padded = np.append(ms, 0.0)
     return [padded[each] for each in slots]
-
-
-def _finite(change: Rows) -> Rows:
-    """What cannot run stays so: infinity less infinity changes nothing."""
-    return np.where(np.isfinite(change), change, 0.0)

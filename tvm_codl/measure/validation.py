@@ -41,11 +41,9 @@ REPEATS = 3
 
 
 class Validation(msgspec.Struct, frozen=True):
-    """``samples`` in ms of all plans; the ``leaders`` are those of the last stage, whose samples come from the same
-    rounds; ``first`` is the plan to take."""
+    """``samples`` in ms of all plans; ``first`` is the plan to take."""
 
     samples: Samples
-    leaders: tuple[str, ...]
     first: str
 
     def median(self, name: str) -> float:
@@ -143,7 +141,7 @@ def halve_successively(
             _add(samples, run(racing, _count(2, samples, racing, seconds)))
         else:
             break
-    return Validation(samples, tuple(racing), choose(_medians(samples, racing), predicted_ms))
+    return Validation(samples, choose(_medians(samples, racing), predicted_ms))
 
 
 def leaders(
@@ -194,7 +192,6 @@ def _add(samples: Samples, new: Mapping[str, Sequence[float]]) -> None:
 
 
 def _count(stage: int, samples: Samples, racing: Sequence[str], seconds: float) -> int:
-    """Rounds of a stage."""
-    # One run of a round is not counted.
+    """Rounds of a stage.  One run of a round is not counted."""
     round_s = sum(_medians(samples, racing).values()) * (RUNS + 1) / 1e3
     return int(np.clip(SHARES[stage] * seconds / round_s, FEWEST[stage], MOST[stage]))
