@@ -1,4 +1,4 @@
-"""stdout is data, stderr is talk."""
+"""What commands print: data to stdout, progress to stderr."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def command(
 
     The plan is JSON that can be edited by hand; it goes to stdout unless -o names a file or --explain asks for a table.
 
-    --what-if, and --explain with --plan, ask no phone that was measured before: what was found there is kept.
+    --what-if, and --explain with --plan, work from the records of a phone that was measured before.
     """
     _check_usage(bool(given), explained, bool(changes), objective, power)
     from tvm_codl.device.power import read_power

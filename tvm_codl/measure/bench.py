@@ -82,7 +82,7 @@ class BenchReport(msgspec.Struct, frozen=True):
 class Operators:
     """Every distinct operator of a network, whole, alone on each processor that runs it, as inside a network.
 
-    ``unable`` says, by processor, of the first operator that does not run there which one it is and why.
+    ``unable``: by processor, the first operator that does not run there, and why.
     """
 
     def __init__(self, prepared: Prepared, context: Context) -> None:

@@ -1,4 +1,4 @@
-"""What a plan's settings may be on a device, and choosing among them by what was measured."""
+"""The settings that a device offers a plan, and the choice among them by measured times."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Run = Callable[[Sequence[Settings], int], Mapping[Settings, Sequence[float]]]
 FLUSH_PERIODS = (1, 4, 16)
 #: Rounds of the stages; after each the slower half goes.
 ROUNDS = (3, 5, 8)
-#: A setting must be faster than what it would replace by this share, and by twice its doubt.
+#: A setting must be faster than the one that it replaces by this share, and by two standard errors.
 GAIN = 0.01
 
 
@@ -42,9 +42,9 @@ class Ratio(msgspec.Struct, frozen=True):
 
 
 def check_settings(settings: Settings, profile: DeviceProfile) -> None:
-    """Raises :class:`UserError` for what a device of that profile cannot do, or this version cannot build.
+    """Raises :class:`UserError` for settings that the device does not support, or that this version cannot build.
 
-    Of a profile of any phone (:mod:`tvm_codl.device.generic`), which names no cores, the phone itself says what it can do.
+    A generic profile (:mod:`tvm_codl.device.generic`) names no cores: the phone itself checks the rest.
     """
     if settings.gpu_memory == "image" and not reads_images(profile):
         raise UserError(
@@ -78,7 +78,7 @@ def check_settings(settings: Settings, profile: DeviceProfile) -> None:
 
 
 def offered(profile: DeviceProfile, plan: Plan) -> dict[str, list[object]]:
-    """By field of :class:`Settings`: the values besides the default that this device can take and this plan can feel."""
+    """By field of :class:`Settings`: the values besides the default that the device supports and that affect the plan."""
     used = {o.placement.on for o in plan.operators}
     offers: dict[str, list[object]] = {}
     if used & {"gpu", "split"}:
@@ -147,9 +147,9 @@ def race(default: Settings, others: Sequence[Settings], run: Run) -> list[Ratio]
 
 
 def ratio(settings: Settings, times: Sequence[float], default: Sequence[float]) -> Ratio:
-    """Times of the same round are compared, so that what slowed a whole round down says nothing.
+    """Compares times of the same round, so that a slow round changes nothing.
 
-    The deviation of a median is 1.25 times that of a mean.
+    The standard error of a median is 1.25 times that of a mean (normal errors).
     """
     logs = np.log(np.asarray(times)) - np.log(np.asarray(default))
     error = 1.25 * float(np.std(logs, ddof=1)) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf

@@ -90,7 +90,7 @@ def find_costs(
     budget_s: float = 120.0,
     log: Log = lambda _: None,
 ) -> NetworkCosts:
-    """:func:`load_costs`, or where the store holds too little, what measuring the phone that ``connect`` opens teaches.
+    """:func:`load_costs`; where the store holds too little, measures the phone that ``connect`` opens.
 
     Without ``device``, asks the phone for its name if the user ``named`` a phone or if several were measured.  Raises
     :class:`UserError` where the phone that answers is not ``device``.
