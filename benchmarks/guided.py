@@ -31,12 +31,12 @@ from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cost.model import CostModel, samples_of
 from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.frontend.load import load_model
+from tvm_codl.measure import interleave
 from tvm_codl.measure.budget import Budget
-from tvm_codl.measure.guided import grid_placements, grid_probes, predict_split
-from tvm_codl.measure.interleave import Interleaving
+from tvm_codl.measure.guided import grid_placements, grid_probes
 from tvm_codl.measure.plan_libraries import libraries_for
 from tvm_codl.measure.transfers import measure_transfers
-from tvm_codl.plan.candidates import Candidate, candidates
+from tvm_codl.plan.candidates import Candidate, candidates, predict_splits
 from tvm_codl.plan.files import dump_plan, load_plan
 from tvm_codl.plan.plan import Placement, Plan, uniform_plan
 from tvm_codl.plan.search import search
@@ -58,7 +58,8 @@ def exhaustive(prepared: Prepared, records: list[Record], sharing: TransferCost)
     for id, split in grid_placements(graph, axes):
         places.setdefault(id, []).append(split)
     grid: dict[int, tuple[Candidate, ...]] = {
-        o.id: fitted[o.id][:2] + tuple(predict_split(o, graph, axes, model, split) for split in places.get(o.id, ()))
+        o.id: fitted[o.id][:2]
+        + tuple(predict_splits(graph, axes, model, [(o, split) for split in places.get(o.id, ())]))
         for o in graph.operators
     }
     return {
@@ -117,9 +118,9 @@ def compare(prepared: Prepared, session: Session, folder: Path, rounds: int) -> 
     if rounds == 0:
         return result
     talk(f"running {rounds} rounds")
-    libraries = Interleaving({n: session.open(p) for n, p in paths.items()}, prepared.model.sample_inputs())
-    libraries.start()
-    times = libraries.rounds(rounds)
+    modules = {name: session.open(path) for name, path in paths.items()}
+    interleave.start(modules, prepared.model.sample_inputs())
+    times = interleave.rounds(modules, rounds)
     best = min(("grid", "fitted"), key=lambda name: float(np.median(times[name])))
     return result | {
         "ms": {name: msgspec.to_builtins(Statistics.of(samples)) for name, samples in times.items()},

@@ -41,8 +41,8 @@ from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import axes
 from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.measure import libraries
-from tvm_codl.measure.batch import probe_dataflow
 from tvm_codl.measure.context import Context
+from tvm_codl.measure.libraries import probe_dataflow
 from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.phone_pool import PhonePool
 from tvm_codl.measure.probe import Probe, split_probes, whole_probes

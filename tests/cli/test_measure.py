@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -49,7 +48,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
             calls.append({"grid": True, "retry_failed": retry_failed})
             return []
 
-    monkeypatch.setattr(import_module("tvm_codl.cli.measure"), "load", lambda source, shape: source)
+    monkeypatch.setattr("tvm_codl.frontend.load.load_model", lambda source, shapes: source)
     monkeypatch.setattr("tvm_codl.relay.pipeline.prepare", lambda model: SimpleNamespace(name="net"))
     monkeypatch.setattr("tvm_codl.api.connect", lambda spec, **options: contextlib.nullcontext(NoPhone()))
     return calls

@@ -18,8 +18,9 @@ from tvm_codl.errors import UsageError
 from tvm_codl.graph.split import axes as axes_of
 from tvm_codl.measure import guided as module
 from tvm_codl.measure.budget import Budget
-from tvm_codl.measure.guided import Guided, GuidedMeasuring, grid_placements, grid_probes, predict_split
+from tvm_codl.measure.guided import Guided, GuidedMeasuring, grid_placements, grid_probes
 from tvm_codl.measure.probe import Probe, whole_probes
+from tvm_codl.plan.candidates import predict_splits
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.search import search
 from tvm_codl.records.record import Processor
@@ -65,7 +66,9 @@ def true_ms(plan: Plan) -> float:
     for planned, operator in zip(plan.operators, GRAPH.operators, strict=True):
         at = planned.placement
         whole = choices[operator.id][at.on == "gpu"]
-        chosen[operator.id] = (predict_split(operator, GRAPH, AXES, model, at) if at.on == "split" else whole,)
+        chosen[operator.id] = (
+            tuple(predict_splits(GRAPH, AXES, model, [(operator, at)])) if at.on == "split" else (whole,)
+        )
     costs = module.build_costs(GRAPH, chosen, SHARING, AXES)
     return costs.simulate([0] * len(chosen)).total_ms
 
@@ -76,7 +79,7 @@ def test_a_tenth_of_the_grid_gives_a_plan_as_good_as_the_whole(store: RecordStor
     model = CostModel.fit(samples)
     choices = module.candidates(GRAPH, AXES, model)
     for id, split in grid_placements(GRAPH, AXES):
-        choices[id] += (predict_split(GRAPH.operators[id], GRAPH, AXES, model, split),)
+        choices[id] += tuple(predict_splits(GRAPH, AXES, model, [(GRAPH.operators[id], split)]))
     best = search(GRAPH, choices, SHARING, AXES).plan
     meter = NullMeter(GRAPH, store)
     found = guided(meter, Budget(measurements=len(grid) // 10))

@@ -67,7 +67,7 @@ def test_another_build_or_device_is_measured_anew(store: RecordStore, compiler: 
     opened(store, phone).measure(probes)
     opened(store, phone, build="b2").measure(probes)
     assert len(store) == 2 * len(probes)
-    assert opened(store, NullPhone(profile=replace(PROFILE, name="another phone"))).known() == {}
+    assert opened(store, NullPhone(profile=replace(PROFILE, name="another phone"))).newest_records() == {}
 
 
 def test_a_build_that_fails_is_halved_until_it_stands_alone(store: RecordStore, compiler: NullCompiler) -> None:
@@ -252,7 +252,7 @@ def test_a_slow_phone_cools_down_and_what_it_did_meanwhile_is_measured_again(
     assert rested >= 3.0
     assert len(store) > len(probes), "nothing was measured again"
     assert any("drift" in text for text in words)
-    newest = measurer.known()
+    newest = measurer.newest_records()
     assert [newest[r.workload, r.processor] for r in records] == records
 
 

@@ -15,7 +15,7 @@ from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UsageError
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis, axes
-from tvm_codl.measure.ranking import predict, rank_models, seeds
+from tvm_codl.measure.ranking import choose_seeds, predict, rank_models
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
 from tvm_codl.report.ranking import Predicted, agreement, in_order
@@ -96,7 +96,7 @@ class OnlyGraph:
 
 def test_seeds_span_the_work_of_all_networks_on_both_processors() -> None:
     networks = {f"{width}": OnlyGraph(variant(width)) for width in (0.5, 1.0, 1.5)}
-    found = seeds(networks, 9)  # type: ignore[arg-type]
+    found = choose_seeds(networks, 9)  # type: ignore[arg-type]
     assert found.keys() == networks.keys()
     keys = [(p.key, p.processor) for probes in found.values() for p in probes]
     assert len(keys) == len(set(keys)) == 18

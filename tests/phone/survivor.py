@@ -21,8 +21,8 @@ from tvm_codl.frontend.load import load_model
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import axes
 from tvm_codl.kernels.toolchain import toolchain
-from tvm_codl.measure.batch import build_batch
 from tvm_codl.measure.context import Context
+from tvm_codl.measure.libraries import build_batch
 from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.probe import Probe, split_probes, whole_probes
 from tvm_codl.measure.settings import Settings

@@ -16,7 +16,7 @@ from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.kernels.reuse import CONV2D, Tunings, shipped
 from tvm_codl.kernels.schedules import conv2d
 from tvm_codl.kernels.tiles.register_tiles import Tiles
-from tvm_codl.measure.batch import build_batch
+from tvm_codl.measure.libraries import build_batch
 from tvm_codl.measure.probe import Probe
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tvm_codl.cli.options import (
-    PhoneChoice,
-    json_option,
-    load,
-    measuring_options,
-    model_options,
-    named_plan,
-    phone_options,
-)
+from tvm_codl.cli.options import PhoneChoice, named_plan, planning_options, read_network
 from tvm_codl.cli.output import print_json, print_table, write_timeline
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
@@ -25,18 +17,12 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@model_options
-@phone_options
-@measuring_options
-@click.option(
-    "--plan", "given", default="", metavar="PLAN", help="A plan file, cpu-only or gpu-only.  [default: make one]"
-)
+@planning_options
 @click.option("--repeat", type=click.IntRange(1), default=30, show_default=True, help="Interleaved rounds.")
 @click.option("--timeline", type=OUTPUT_FILE, help="Write one run's timeline to this file.")
 @click.option(
     "-o", "--output", type=OUTPUT_FILE, help="Write the plan that is made to this file.  [default: in the cache folder]"
 )
-@json_option
 def command(
     source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, repeat: int, timeline: Path | None,
     output: Path | None, as_json: bool,
@@ -47,12 +33,9 @@ def command(
     """
     if given and output is not None:
         raise UsageError("-o is for the plan that is made, and --plan gives one", next="leave out one of them")
-    model = load(source, shape)
+    prepared = read_network(source, shape)
     import msgspec
 
-    from tvm_codl.relay.pipeline import prepare
-
-    prepared = prepare(model)
     plan = named_plan(given, prepared) if given else None
     with phone.connect() as session:
         plan_path = given or str(output or "")

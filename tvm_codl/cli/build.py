@@ -7,15 +7,7 @@ from typing import Any
 
 import click
 
-from tvm_codl.cli.options import (
-    PhoneChoice,
-    json_option,
-    load,
-    measuring_options,
-    model_options,
-    named_plan,
-    phone_options,
-)
+from tvm_codl.cli.options import PhoneChoice, named_plan, planning_options, read_network
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
@@ -26,12 +18,7 @@ PHONES = tuple(name for name in NAMES if name != "host")
 
 
 @click.command()
-@model_options
-@phone_options
-@measuring_options
-@click.option(
-    "--plan", "given", default="", metavar="PLAN", help="A plan file, cpu-only or gpu-only.  [default: make one]"
-)
+@planning_options
 @click.option(
     "--adaptive", is_flag=True, help="Also carry plans for a busy CPU and a throttled GPU, and switch at run time."
 )
@@ -39,7 +26,6 @@ PHONES = tuple(name for name in NAMES if name != "host")
     "--target", type=click.Choice(NAMES), help="What the library is built for.  [default: the phone's platform]"
 )
 @click.option("-o", "--output", type=OUTPUT_FILE, default=Path("model.so"), show_default=True)
-@json_option
 def command(
     source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, adaptive: bool, target: str | None, output: Path, as_json: bool,
 ) -> None:  # fmt: skip
@@ -54,13 +40,11 @@ def command(
             "--adaptive needs one too" if adaptive else "neither --rpc-tracker, nor --rpc-proxy, nor --plan is given",
             "name the phone: --rpc-tracker HOST:PORT --rpc-key KEY; or a plan: --plan FILE, cpu-only or gpu-only",
         )
-    model = load(source, shape)
+    prepared = read_network(source, shape)
     from tvm_codl.device.generic import check_platform, generic_profile
     from tvm_codl.kernels.toolchain import toolchain
     from tvm_codl.measure.plan_libraries import build_library
-    from tvm_codl.relay.pipeline import prepare
 
-    prepared = prepare(model)
     plan = named_plan(given, prepared) if given else None
     if unknown:
         assert plan is not None and target is not None
@@ -75,7 +59,7 @@ def command(
         plan = states[0].plan if states else plan or session.plan(prepared, budget)
         path = session.build(prepared, plan, output, states)
         device = session.device
-    _say(path, prepared.name, device, [one.name for one in states], as_json)
+    _say(path, prepared.name, device, [state.name for state in states], as_json)
 
 
 def _say(path: Path, model: str, device: str, plans: list[str], as_json: bool) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tvm_codl.cli.device_forward import forward
-from tvm_codl.cli.device_options import adb_server, in_folder, on_phone, proxy_option, tracker_option
+from tvm_codl.cli.device_options import adb_server, on_phone, proxy_option, tracker_option
 from tvm_codl.cli.options import FILE, json_option, soc_option
-from tvm_codl.cli.output import print_json, print_table, talk
+from tvm_codl.cli.output import print_checks, print_json, print_table, talk
 from tvm_codl.errors import CheckFailed, DeviceError, UsageError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def ls(rpc_tracker: str, rpc_proxy: str, rpc_key: tuple[str, ...], as_json: bool
         raise UsageError(
             "which phones behind the proxy?", "it does not list its keys", "add --rpc-key KEY (several times)"
         )
-    found, complaints = [], []
+    phones, complaints = [], []
     asked: list[Callable[[], Any]] = [lambda: list_adb(adb)]
     if rpc_tracker:
         asked.append(lambda: list_tracker(*parse_address(rpc_tracker)))
@@ -62,7 +62,7 @@ def ls(rpc_tracker: str, rpc_proxy: str, rpc_key: tuple[str, ...], as_json: bool
         asked.append(lambda: list_proxy(*parse_address(rpc_proxy), rpc_key))
     for ask in asked:
         try:
-            found += ask()
+            phones += ask()
         except DeviceError as error:
             complaints.append(error)
     if len(complaints) == len(asked):
@@ -70,13 +70,13 @@ def ls(rpc_tracker: str, rpc_proxy: str, rpc_key: tuple[str, ...], as_json: bool
     for complaint in complaints:
         talk(f"{complaint.what}: {complaint.next}")
     if as_json:
-        print_json(found)
+        print_json(phones)
         return
     table = Table("serial", "model", "state", "key", "where")
-    for one in found:
+    for phone in phones:
         # As Text: brackets in a phone's words are no markup.
-        table.add_row(*(Text(words) for words in (one.serial, one.model, one.state, one.key, one.where)))
-    if found:
+        table.add_row(*(Text(words) for words in (phone.serial, phone.model, phone.state, phone.key, phone.where)))
+    if phones:
         print_table(table)
     else:
         talk("no phone: plug one in and allow USB debugging (adb devices -l), or start a server: tvm-codl serve")
@@ -84,7 +84,6 @@ def ls(rpc_tracker: str, rpc_proxy: str, rpc_key: tuple[str, ...], as_json: bool
 
 @command.command("push")
 @on_phone
-@in_folder
 @click.option("--server", type=FILE, help="The server's executable.  [default: built with the NDK]")
 @click.option("--library", "libraries", type=FILE, multiple=True, help="A file to put beside it (.so); several times.")
 @click.option("--platform", default="android-arm64", show_default=True, help="What to build the server for.")
@@ -96,17 +95,15 @@ def push(
     from tvm_codl.device.adb.push import SERVER
     from tvm_codl.device.adb.push import push as push_files
 
-    if server is None:
-        server = _build_server(platform)
-    files = {SERVER: server, **{path.name: path for path in libraries}}
+    files = {SERVER: server or _build_server(platform), **{path.name: path for path in libraries}}
     if len(files) != 1 + len(libraries):
         raise UsageError("two files of one name", ", ".join(map(str, libraries)), "rename one")
     done = push_files(phone, files, folder)
     if as_json:
         print_json(done)
         return
-    for one in done:
-        click.echo(f"{one.path}: {one.bytes} bytes, {'sent' if one.sent else 'there already'}")
+    for file in done:
+        click.echo(f"{file.path}: {file.bytes} bytes, {'sent' if file.sent else 'there already'}")
     talk(f"next: tvm-codl device start --serial {phone.serial} --tracker HOST:PORT --key KEY")
 
 
@@ -116,13 +113,11 @@ def _build_server(platform: str) -> Path:
         from tvm_codl.runtime.server_build import compile_server
     except ImportError as error:
         raise UsageError("no server to push", str(error), "add --server FILE") from error
-    path: Path = compile_server(platform)
-    return path
+    return compile_server(platform)
 
 
 @command.command("install")
 @on_phone
-@in_folder
 @click.option("--apk", type=FILE, help="The app.  [default: the one that rpc_apps/android_rpc built]")
 @click.option("--package", default=PACKAGE, show_default=True, help="The app's package, to read its version.")
 @json_option
@@ -140,7 +135,6 @@ def install(phone: AdbPhone, folder: str, apk: Path | None, package: str, as_jso
 
 @command.command("start")
 @on_phone
-@in_folder
 @click.option("--key", default="codl", show_default=True, help="The key that clients ask for.")
 @click.option("--port", type=click.IntRange(1, 65535), default=9090, show_default=True, help="The phone's port.")
 @click.option(
@@ -189,7 +183,6 @@ def next_command(phone: AdbPhone, serving: RunningServer) -> str:
 
 @command.command("stop")
 @on_phone
-@in_folder
 @json_option
 def stop(phone: AdbPhone, folder: str, as_json: bool) -> None:
     """Stop the server that start started."""
@@ -205,7 +198,6 @@ def stop(phone: AdbPhone, folder: str, as_json: bool) -> None:
 
 @command.command("info")
 @on_phone
-@in_folder
 @tracker_option
 @proxy_option
 @click.option("--rpc-key", default="", metavar="KEY", help="The key that the phone's server serves there.")
@@ -213,15 +205,9 @@ def stop(phone: AdbPhone, folder: str, as_json: bool) -> None:
 @soc_option
 @json_option
 def info(
-    phone: AdbPhone,
-    folder: str,
-    rpc_tracker: str,
-    rpc_proxy: str,
-    rpc_key: str,
-    codl: bool,
-    soc: Path | None,
+    phone: AdbPhone, folder: str, rpc_tracker: str, rpc_proxy: str, rpc_key: str, codl: bool, soc: Path | None,
     as_json: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Print the phone's profile as YAML: cores and clusters, clocks, GPU, limits, memory.
 
     The shell knows the CPU and the GPU's name; the rest comes from the server on the phone, where one runs.
@@ -272,19 +258,10 @@ def _place(
 
 @command.command("shell-check")
 @on_phone
-@in_folder
 @json_option
 def shell_check(phone: AdbPhone, folder: str, as_json: bool) -> int:
     """Check whether the phone's shell can run the server; exits with 3 if not."""
     from tvm_codl.device.adb.check import run_checks
 
-    results = []
-    for one in run_checks(phone, folder):
-        results.append(one)
-        if not as_json:
-            click.echo(f"{'ok  ' if one.ok else 'FAIL' if one.needed else 'note'}  {one.name}: {one.found}")
-            if not one.ok and one.remedy:
-                click.echo(f"      next: {one.remedy}")
-    if as_json:
-        print_json(results)
-    return DeviceError.exit_code if any(one.needed and not one.ok for one in results) else 0
+    results = print_checks(run_checks(phone, folder), as_json)
+    return DeviceError.exit_code if any(check.needed and not check.ok for check in results) else 0

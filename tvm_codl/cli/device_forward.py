@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tvm_codl.cli.device_options import in_folder, on_phone
+from tvm_codl.cli.device_options import on_phone
 from tvm_codl.cli.options import json_option
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.errors import DeviceError, UsageError
@@ -24,7 +24,6 @@ WATCH_S = 2.0
 
 @click.command("forward")
 @on_phone
-@in_folder
 @click.option("--tracker", default="", metavar="HOST:PORT", help="This machine's tracker, for the phone.")
 @click.option("--proxy", default="", metavar="HOST:PORT", help="This machine's proxy, for the phone.")
 @click.option("--port", type=click.IntRange(1, 65535), help="The server's port on the phone, for this machine.")
@@ -84,8 +83,8 @@ def _show(mappings: list[Mapping], as_json: bool) -> None:
     if as_json:
         print_json(mappings)
     else:
-        for one in mappings:
-            click.echo(str(one))
+        for mapping in mappings:
+            click.echo(str(mapping))
 
 
 def _keep(up: Forwarding, folder: str) -> None:

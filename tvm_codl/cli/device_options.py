@@ -39,22 +39,13 @@ def adb_server() -> AdbServer:
 
 
 def on_phone(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--serial``; the command gets ``phone``."""
+    """``--serial`` and ``--folder``; the command gets ``phone``, and ``folder``, checked."""
 
     @functools.wraps(command)
-    def with_phone(*, serial: str, **rest: Any) -> Any:
-        return command(phone=adb_server().phone(serial), **rest)
-
-    return serial_option(with_phone)
-
-
-def in_folder(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--folder``, checked."""
-
-    @functools.wraps(command)
-    def with_folder(*, folder: str, **rest: Any) -> Any:
+    def with_phone(*, serial: str, folder: str, **rest: Any) -> Any:
+        phone = adb_server().phone(serial)
         from tvm_codl.device.adb.push import check_folder
 
-        return command(folder=check_folder(folder), **rest)
+        return command(phone=phone, folder=check_folder(folder), **rest)
 
-    return folder_option(with_folder)
+    return serial_option(folder_option(with_phone))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 )
 @json_option
 def command(
-    records: Path | None, model_file: Path | None, device: str, build: str, tuning_records: Path | None,
+    records: Path, model_file: Path | None, device: str, build: str, tuning_records: Path | None,
     picture: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Say how well operators' times are predicted, next to CoDL's linear predictor, a roofline and FLOPs.
@@ -44,25 +44,24 @@ def command(
 
 
 def _evaluate(
-    records: Path | None, model_file: Path | None, device: str, build: str, tuning_records: Path | None
+    records: Path, model_file: Path | None, device: str, build: str, tuning_records: Path | None
 ) -> tuple[list[Result], list[Scatter], str, object]:
     from tvm_codl.cost.evaluation.held_out import hold_out, judge
     from tvm_codl.cost.model import CostModel
     from tvm_codl.cost.training import choose
     from tvm_codl.kernels.reuse import load_tunings
-    from tvm_codl.paths import default_records
 
     model = CostModel.load(model_file) if model_file is not None else None
     own = model.provenance.get("device", "") if model is not None else ""
     if device and own and device != own:
         raise UserError(f"the model is of {own}", f"--device {device}", "leave out --device, or --model")
-    chosen = choose(records or default_records(), device or own, build, log=talk)
+    chosen = choose(records, device or own, build, log=talk)
     talk(f"{len(chosen.records)} records of {chosen.device}, build {chosen.build}")
     if model is not None and model_file is not None:
-        found = judge(model, chosen.samples, chosen.device)
-        return found.results, found.scatter, f"{model_file.name} on what it was not trained on", found
-    found = hold_out(
+        judged = judge(model, chosen.samples, chosen.device)
+        return judged.results, judged.scatter, f"{model_file.name} on what it was not trained on", judged
+    judged = hold_out(
         chosen.samples, chosen.facts, load_tunings([tuning_records] if tuning_records else []), chosen.device
     )
-    shapes = ", ".join(f"{n} shapes on the {p}" for p, n in found.shapes.items())
-    return found.results, found.scatter, f"shapes held out whole: {shapes}", found
+    shapes = ", ".join(f"{n} shapes on the {p}" for p, n in judged.shapes.items())
+    return judged.results, judged.scatter, f"shapes held out whole: {shapes}", judged

@@ -10,9 +10,9 @@ import click
 from tvm_codl.cli.options import (
     PhoneChoice,
     json_option,
-    load,
     model_options,
     phone_options,
+    read_network,
     records_option,
     tuning_records_option,
 )
@@ -53,11 +53,9 @@ def command(
         raise UsageError(
             "--grid makes no plan", next="run tvm-codl plan MODEL -o plan.json afterwards: it reads the records"
         )
-    model = load(source, shape)
+    prepared = read_network(source, shape)
     from tvm_codl.plan.files import dump_plan
-    from tvm_codl.relay.pipeline import prepare
 
-    prepared = prepare(model)
     with phone.connect() as session:
         if grid:
             records = session.measure_grid(prepared, retry_failed)

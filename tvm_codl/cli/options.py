@@ -13,23 +13,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tvm_codl.errors import UsageError
+from tvm_codl.paths import default_records
 
 if TYPE_CHECKING:
     from tvm_codl.api import Session
     from tvm_codl.device.spec import Spec
     from tvm_codl.plan.plan import Plan
-    from tvm_codl.relay.model import LoadedModel
     from tvm_codl.relay.prepared import Prepared
 
 Command = Callable[..., Any]
 SHAPE = re.compile(r"(?P<name>.+?)[:=]\[?(?P<sizes>\d+(?:,\d+)*)\]?")
-
-
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 records_option = click.option(
-    "--records", type=FILE, help="The file that keeps the measurements.  [default: in the cache folder]"
+    "--records", type=FILE, default=default_records, show_default="in the cache folder",
+    help="The file that keeps the measurements.",
+)  # fmt: skip
+plan_option = click.option(
+    "--plan", "given", default="", metavar="PLAN", help="A plan file, cpu-only or gpu-only.  [default: make one]"
 )
 tuning_records_option = click.option(
     "--tuning-records", type=FILE, help="AutoTVM records to build with, beside the shipped ones."
@@ -51,15 +53,24 @@ class ShapeType(click.ParamType[Any]):
         return match["name"], tuple(int(size) for size in match["sizes"].split(","))
 
 
-def model_options(command: Command) -> Command:
-    """MODEL and ``--shape``; the command gets ``source`` and ``shape``."""
-    command = click.option(
-        "--shape",
-        type=ShapeType(),
-        multiple=True,
-        help="Shape of an input that is dynamic in the file: x:[1,3,320,320].",
-    )(command)
-    return click.argument("source", metavar="MODEL")(command)
+shape_option = click.option(
+    "--shape", type=ShapeType(), multiple=True, help="Shape of an input that is dynamic in the file: x:[1,3,320,320]."
+)
+
+
+def options(*each: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator; the help shows them in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(each):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+#: MODEL and ``--shape``; the command gets ``source`` and ``shape``.
+model_options = options(click.argument("source", metavar="MODEL"), shape_option)
 
 
 @dataclass(frozen=True)
@@ -106,33 +117,26 @@ def phone_options(command: Command) -> Command:
         if rpc_phones > 1 and not rpc_tracker:
             raise UsageError("several phones are found through a tracker", "--rpc-tracker is missing")
         from tvm_codl.device.spec import parse_spec
-        from tvm_codl.paths import default_records
 
         spec = parse_spec(rpc_tracker, rpc_proxy, rpc_key)
         named = bool(rpc_tracker or rpc_proxy)
         files = (records or default_records(), tuning_records, soc)
         return command(phone=PhoneChoice(spec, named, rpc_timeout, rpc_phones, *files), **rest)
 
-    for option in (
-        soc_option,
-        click.option(
-            "--rpc-phones",
-            type=click.IntRange(1),
-            default=1,
-            show_default=True,
-            metavar="N",
-            help="Measure on up to N phones with this key at once (through a tracker).",
-        ),
+    return options(
+        click.option("--local", is_flag=True, help="A reference phone on this machine (the default)."),
+        click.option("--rpc-tracker", default="", metavar="HOST:PORT", help="The tracker that knows the phone."),
+        click.option("--rpc-proxy", default="", metavar="HOST:PORT", help="The proxy that the phone is behind."),
+        click.option("--rpc-key", default="", metavar="KEY", help="The key that the phone serves."),
         click.option(
             "--rpc-timeout", type=float, default=20.0, show_default=True, help="Seconds to wait for the phone."
         ),
-        click.option("--rpc-key", default="", metavar="KEY", help="The key that the phone serves."),
-        click.option("--rpc-proxy", default="", metavar="HOST:PORT", help="The proxy that the phone is behind."),
-        click.option("--rpc-tracker", default="", metavar="HOST:PORT", help="The tracker that knows the phone."),
-        click.option("--local", is_flag=True, help="A reference phone on this machine (the default)."),
-    ):
-        with_phone = option(with_phone)
-    return with_phone
+        click.option(
+            "--rpc-phones", type=click.IntRange(1), default=1, show_default=True, metavar="N",
+            help="Measure on up to N phones with this key at once (through a tracker).",
+        ),
+        soc_option,
+    )(with_phone)  # fmt: skip
 
 
 def given_options() -> dict[str, str]:
@@ -145,57 +149,50 @@ def given_options() -> dict[str, str]:
     }
 
 
-def measuring_options(command: Command) -> Command:
-    """What a plan rests on; the command gets ``budget``, and its phone the two files of records."""
-    budget = click.option(
-        "--budget", type=float, default=120.0, show_default=True, help="Seconds to measure pieces for."
-    )
-    return budget(records_option(tuning_records_option(command)))
+#: What a plan rests on; the command gets ``budget``, and its phone the two files of records.
+measuring_options = options(
+    click.option("--budget", type=float, default=120.0, show_default=True, help="Seconds to measure pieces for."),
+    records_option,
+    tuning_records_option,
+)
+
+#: What a command has that runs a plan; it gets ``source``, ``shape``, ``phone``, ``budget``, ``given`` and ``as_json``.
+planning_options = options(model_options, phone_options, measuring_options, plan_option, json_option)
+
+#: Whose records to learn from; the command gets ``records``, ``device``, ``build`` and ``tuning_records``.
+chosen_records_options = options(
+    records_option,
+    click.option(
+        "--device", default="", metavar="NAME", help="The phone to predict.  [default: the one measured last]"
+    ),
+    click.option("--build", default="", metavar="ID", help="The build whose records to use.  [default: the newest]"),
+    click.option("--tuning-records", type=FILE, help="AutoTVM records that the build used, beside the shipped ones."),
+)
+
+#: How much to tune and to measure, and the folder of the results; the command gets ``trials``, ``budget``, ``output``.
+#: For scripts that tune one model; together with :func:`phone_options` they need no argument of their own.
+tuning_options = options(
+    click.option(
+        "--trials", type=click.IntRange(1), default=128, show_default=True, help="Configurations to try for each kernel."
+    ),
+    click.option(
+        "--budget", type=float, default=300.0, show_default=True, help="Seconds to measure pieces of operators for."
+    ),
+    click.option(
+        "-o", "--output", type=click.Path(file_okay=False, path_type=Path), default=".", show_default=True,
+        help="Folder of the results.",
+    ),
+)  # fmt: skip
 
 
-def chosen_records_options(command: Command) -> Command:
-    """Whose records to learn from; the command gets ``records``, ``device``, ``build`` and ``tuning_records``."""
-    for option in (
-        click.option(
-            "--tuning-records", type=FILE, help="AutoTVM records that the build used, beside the shipped ones."
-        ),
-        click.option(
-            "--build", default="", metavar="ID", help="The build whose records to use.  [default: the newest]"
-        ),
-        click.option(
-            "--device", default="", metavar="NAME", help="The phone to predict.  [default: the one measured last]"
-        ),
-        records_option,
-    ):
-        command = option(command)
-    return command
-
-
-def tuning_options(command: Command) -> Command:
-    """How much to tune and to measure, and the folder of the results; the command gets ``trials``, ``budget``, ``output``.
-
-    For scripts that tune one model; together with :func:`phone_options` they need no argument of their own.
-    """
-    for option in (
-        click.option(
-            "-o", "--output", type=click.Path(file_okay=False, path_type=Path), default=".", show_default=True,
-            help="Folder of the results.",
-        ),
-        click.option(
-            "--budget", type=float, default=300.0, show_default=True, help="Seconds to measure pieces of operators for."
-        ),
-        click.option(
-            "--trials", type=click.IntRange(1), default=128, show_default=True, help="Configurations to try for each kernel."
-        ),
-    ):  # fmt: skip
-        command = option(command)
-    return command
-
-
-def load(source: str, shape: tuple[tuple[str, tuple[int, ...]], ...]) -> LoadedModel:
+def read_network(source: str, shape: tuple[tuple[str, tuple[int, ...]], ...]) -> Prepared:
+    """The network of an ONNX file or ``zoo:NAME``, ready to plan."""
     from tvm_codl.frontend.load import load_model
 
-    return load_model(source, dict(shape))
+    model = load_model(source, dict(shape))
+    from tvm_codl.relay.pipeline import prepare
+
+    return prepare(model)
 
 
 def named_plan(name: str, prepared: Prepared) -> Plan:

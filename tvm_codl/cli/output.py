@@ -1,10 +1,12 @@
-"""stdout is data, stderr is talk."""
+"""What commands print: data to stdout, progress to stderr."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -22,6 +24,21 @@ def talk(text: str) -> None:
 def print_json(value: object) -> None:
     """Any typed value as indented JSON on stdout."""
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def print_checks(checks: Iterable[Any], as_json: bool) -> list[Any]:
+    """Prints each check as soon as it is done, with what to do where it failed, or all of them as JSON; returns them."""
+    done = []
+    for check in checks:
+        done.append(check)
+        if not as_json:
+            failed = "FAIL" if getattr(check, "needed", True) else "note"
+            click.echo(f"{'ok  ' if check.ok else failed}  {check.name}: {check.found}")
+            if not check.ok and check.remedy:
+                click.echo(f"      next: {check.remedy}")
+    if as_json:
+        print_json(done)
+    return done
 
 
 def print_table(table: Table) -> None:

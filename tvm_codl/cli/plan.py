@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tvm_codl.cli.options import (
-    FILE,
-    PhoneChoice,
-    json_option,
-    load,
-    measuring_options,
-    model_options,
-    named_plan,
-    phone_options,
-)
+from tvm_codl.cli.options import FILE, PhoneChoice, named_plan, planning_options, read_network
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
@@ -28,18 +19,11 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@model_options
-@phone_options
-@measuring_options
+@planning_options
 @click.option(
-    "--plan", "given", default="", metavar="PLAN", help="Check and show this plan file instead of making one."
-)
-@click.option(
-    "--explain",
-    "explained",
-    is_flag=True,
+    "--explain", "explained", is_flag=True,
     help="Print why each operator is where it is, and what its second choice would cost.",
-)
+)  # fmt: skip
 @click.option(
     "--what-if", "changes", multiple=True, metavar="OP=PLACEMENT",
     help="Plan again with an operator (its number or name) forced to cpu, gpu or a cut (height@12, channels@64). "
@@ -58,7 +42,6 @@ if TYPE_CHECKING:
     help="Threads, cores, flush period and float type: measured on the phone, or taken from a JSON file.",
 )  # fmt: skip
 @click.option("-o", "--output", type=OUTPUT_FILE, help="Write the plan to this file.")
-@json_option
 def command(
     source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, explained: bool, changes: tuple[str, ...], objective: str, power: Path | None, settings: str,
     output: Path | None, as_json: bool,
@@ -67,10 +50,9 @@ def command(
 
     The plan is JSON that can be edited by hand; it goes to stdout unless -o names a file or --explain asks for a table.
 
-    --what-if, and --explain with --plan, ask no phone that was measured before: what was found there is kept.
+    --what-if, and --explain with --plan, work from the records of a phone that was measured before.
     """
     _check_usage(bool(given), explained, bool(changes), objective, power)
-    model = load(source, shape)
     from tvm_codl.device.power import read_power
     from tvm_codl.measure.offline_costs import find_costs
     from tvm_codl.measure.planning import required_power
@@ -79,10 +61,9 @@ def command(
     from tvm_codl.plan.explain.explanation import explanation_text
     from tvm_codl.plan.explain.what_if import parse_asked, what_if, what_if_text
     from tvm_codl.plan.files import dump_plan, plan_json
-    from tvm_codl.relay.pipeline import prepare
 
     wanted = parse_settings(settings)  # before anything is measured: a bad file is an error now
-    prepared = prepare(model)
+    prepared = read_network(source, shape)
     table = read_power(power) if power else None
     plan = named_plan(given, prepared) if given else None
     asked = parse_asked(changes, prepared.graph, prepared.axes)

@@ -9,16 +9,15 @@ import click
 
 from tvm_codl.cli.options import (
     FILE,
-    ShapeType,
     json_option,
-    load,
     model_options,
     named_plan,
+    read_network,
     records_option,
+    shape_option,
     tuning_records_option,
 )
 from tvm_codl.cli.output import print_json, talk
-from tvm_codl.paths import default_records
 
 
 @click.group()
@@ -30,14 +29,12 @@ def command() -> None:
 @click.argument("first", metavar="A.json")
 @click.argument("second", metavar="B.json")
 @click.argument("source", metavar="[MODEL]", required=False)
-@click.option(
-    "--shape", type=ShapeType(), multiple=True, help="Shape of an input of MODEL that is dynamic in the file."
-)
+@shape_option
 @records_option
 @tuning_records_option
 @json_option
 def diff(
-    first: str, second: str, source: str | None, shape: Any, records: Path | None, tuning_records: Path | None,
+    first: str, second: str, source: str | None, shape: Any, records: Path, tuning_records: Path | None,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Show operator by operator where two plans differ, with the times that they state.
@@ -54,22 +51,19 @@ def diff(
     else:
         from tvm_codl.measure.offline_costs import NoOfflineCosts, load_costs
         from tvm_codl.plan.explain.prices import Prices
-        from tvm_codl.relay.pipeline import prepare
 
-        prepared = prepare(load(source, shape))
+        prepared = read_network(source, shape)
         a, b = named_plan(first, prepared), named_plan(second, prepared)
         try:
             device = a.device or b.device
-            prices = Prices.of(
-                load_costs(prepared, records or default_records(), tuning_records, device, talk).problem, [a, b]
-            )
+            prices = Prices.of(load_costs(prepared, records, tuning_records, device, talk).problem, [a, b])
         except NoOfflineCosts as missing:
             talk(f"times as the plans state them: {missing}")
-    found = compare(a, b, prices)
+    difference = compare(a, b, prices)
     if as_json:
-        print_json(found)
+        print_json(difference)
     else:
-        click.echo(difference_text(found, (first, second)))
+        click.echo(difference_text(difference, (first, second)))
 
 
 @command.command("verify")
@@ -77,7 +71,7 @@ def diff(
 @click.argument("plan", metavar="PLAN", type=FILE)
 @records_option
 @json_option
-def verify(source: str, shape: Any, plan: Path, records: Path | None, as_json: bool) -> None:
+def verify(source: str, shape: Any, plan: Path, records: Path, as_json: bool) -> None:
     """Check that PLAN is legal for MODEL (an ONNX file or zoo:NAME).
 
     Its settings are checked by the profile of its phone, as the records have it; by any phone's where they have none.
@@ -87,19 +81,17 @@ def verify(source: str, shape: Any, plan: Path, records: Path | None, as_json: b
     from tvm_codl.device.generic import generic_profile
     from tvm_codl.measure.choices import check_settings
     from tvm_codl.measure.offline_costs import load_profile
-    from tvm_codl.relay.pipeline import prepare
 
-    prepared = prepare(load(source, shape))
-    found = named_plan(str(plan), prepared)
-    profile = load_profile(found.device, records or default_records())
-    check_settings(found.settings, profile or generic_profile("android-arm64"))
-    if profile is None and found.settings.words() != "default":
+    checked = named_plan(str(plan), read_network(source, shape))
+    profile = load_profile(checked.device, records)
+    check_settings(checked.settings, profile or generic_profile("android-arm64"))
+    if profile is None and checked.settings.words() != "default":
         talk(
-            f"nothing was measured on {found.device or 'its phone'} here: the phone itself says whether it can take its settings"
+            f"nothing was measured on {checked.device or 'its phone'} here: the phone itself says whether it can take its settings"
         )
-    count = {on: sum(o.placement.on == on for o in found.operators) for on in ("cpu", "gpu", "split")}
+    count = {on: sum(o.placement.on == on for o in checked.operators) for on in ("cpu", "gpu", "split")}
     if as_json:
-        print_json({"legal": True, "operators": len(found.operators), **count})
+        print_json({"legal": True, "operators": len(checked.operators), **count})
         return
     words = ", ".join(f"{number} {on}" for on, number in count.items() if number)
-    click.echo(f"{plan} is legal: {len(found.operators)} operators, {words}")
+    click.echo(f"{plan} is legal: {len(checked.operators)} operators, {words}")

@@ -8,11 +8,11 @@ import click
 
 from tvm_codl.cli.options import (
     PhoneChoice,
-    ShapeType,
     json_option,
-    load,
     phone_options,
+    read_network,
     records_option,
+    shape_option,
     tuning_records_option,
 )
 from tvm_codl.cli.output import print_json, print_table, talk
@@ -20,7 +20,7 @@ from tvm_codl.cli.output import print_json, print_table, talk
 
 @click.command()
 @click.argument("sources", metavar="MODEL...", nargs=-1, required=True)
-@click.option("--shape", type=ShapeType(), multiple=True, help="Shape of an input that is dynamic in every file.")
+@shape_option
 @phone_options
 @click.option("--top", type=click.IntRange(0), default=3, show_default=True, help="Measure the best TOP on the phone.")
 @click.option(
@@ -43,12 +43,11 @@ def command(
     twice = sorted({source for source in sources if sources.count(source) > 1})
     if twice:
         raise UsageError(f"{twice[0]} is named twice")
-    from tvm_codl.relay.pipeline import prepare
     from tvm_codl.report.ranking import agreement_words, ranking_table
 
     networks = {}
     for source in sources:
-        networks[source] = prepare(load(source, shape))
+        networks[source] = read_network(source, shape)
         talk(f"{source}: {len(networks[source].graph.operators)} operators")
     with phone.connect() as session:
         ranking = session.rank(networks, top=top, budget_s=budget, repeat=repeat)

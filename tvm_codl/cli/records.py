@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tvm_codl.cli.options import FILE, json_option, records_option
+from tvm_codl.cli.options import FILE, json_option, options, records_option
 from tvm_codl.cli.output import print_json, print_table, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
-from tvm_codl.paths import default_records
 
 format_option = click.option(
     "--format", type=click.Choice(["autotvm", "csv"]), help="[default: csv for a name that ends in .csv, else autotvm]"
 )
 
 
-def selecting(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--device``, ``--processor``, ``--kind`` and ``--mode``: which records are meant."""
-    for option in (
-        click.option("--mode", type=click.Choice(["alone", "shared"]), help="What the other processor did."),
-        click.option("--kind", metavar="KIND", help="The operator's kind (conv2d, ...), or the task of a kernel."),
-        click.option("--processor", type=click.Choice(["cpu", "gpu"]), help="Where it ran."),
-        click.option("--device", metavar="NAME", help="The phone's name, as ls shows it."),
-    ):
-        command = option(command)
-    return command
+#: Which records are meant.
+selecting = options(
+    click.option("--device", metavar="NAME", help="The phone's name, as ls shows it."),
+    click.option("--processor", type=click.Choice(["cpu", "gpu"]), help="Where it ran."),
+    click.option("--kind", metavar="KIND", help="The operator's kind (conv2d, ...), or the task of a kernel."),
+    click.option("--mode", type=click.Choice(["alone", "shared"]), help="What the other processor did."),
+)
 
 
 @click.group()
@@ -44,24 +39,19 @@ def command() -> None:
 @records_option
 @selecting
 @json_option
-def ls(records: Path | None, as_json: bool, **chosen: Any) -> None:
+def ls(records: Path, as_json: bool, **chosen: Any) -> None:
     """Show how many records there are, by device, processor and kind."""
-    from rich.table import Table
-
     from tvm_codl.records.exchange import open_store
     from tvm_codl.records.selection import Selection, groups
+    from tvm_codl.report.table import make_table
 
-    path = records or default_records()
-    with open_store(path) as store:
-        found = groups(store, Selection(**chosen))
+    with open_store(records) as store:
+        rows = groups(store, Selection(**chosen))
     if as_json:
-        print_json({"records": str(path), "groups": found})
+        print_json({"records": str(records), "groups": rows})
         return
-    table = Table("device", "processor", "kind", title=str(path))
-    for name in ("count", "failed", "builds"):
-        table.add_column(name, justify="right")
-    table.add_column("newest")
-    for group in found:
+    table = make_table(["device", "processor", "kind"], ["count", "failed", "builds", "newest"], str(records))
+    for group in rows:
         kind = group.kind if group.what == "piece" else f"{group.what} {group.kind}"
         newest = datetime.fromtimestamp(group.newest, UTC).strftime("%Y-%m-%d %H:%M") if group.newest else ""
         numbers = map(str, (group.count, group.failed, group.builds))
@@ -74,12 +64,12 @@ def ls(records: Path | None, as_json: bool, **chosen: Any) -> None:
 @selecting
 @format_option
 @click.option("-o", "--output", type=OUTPUT_FILE, help="Write to this file, not to stdout.")
-def export(records: Path | None, format: Any, output: Path | None, **chosen: Any) -> None:
+def export(records: Path, format: Any, output: Path | None, **chosen: Any) -> None:
     """Write records as lines that AutoTVM reads, or as CSV (pieces of operators alone)."""
     from tvm_codl.records.exchange import export_file, open_store
     from tvm_codl.records.selection import Selection
 
-    with open_store(records or default_records()) as store:
+    with open_store(records) as store:
         amount = export_file(store, output, format, Selection(**chosen))
     talk(f"{_words(amount)} written" + (f": {output}" if output else ""))
 
@@ -90,7 +80,7 @@ def export(records: Path | None, format: Any, output: Path | None, **chosen: Any
 @format_option
 @click.option("--skip-bad", is_flag=True, help="Leave out lines that are no record; without it they stop the import.")
 @json_option
-def import_files(files: tuple[Path, ...], records: Path | None, format: Any, skip_bad: bool, as_json: bool) -> None:
+def import_files(files: tuple[Path, ...], records: Path, format: Any, skip_bad: bool, as_json: bool) -> None:
     """Add the records of files: AutoTVM's logs, TopHub's packages, CSV.
 
     A record that is known already is not added again.
@@ -99,11 +89,11 @@ def import_files(files: tuple[Path, ...], records: Path | None, format: Any, ski
     from tvm_codl.records.store import RecordStore
 
     done = {}
-    with RecordStore(records or default_records()) as store:
+    with RecordStore(records) as store:
         for path in files:
-            done[str(path)] = found = import_file(store, path, format, skip_bad)
-            talk(f"{path}: {_words(found.read)} read, {_words(found.new)} new, {found.bad} bad lines")
-            for reason in found.reasons:
+            done[str(path)] = imported = import_file(store, path, format, skip_bad)
+            talk(f"{path}: {_words(imported.read)} read, {_words(imported.new)} new, {imported.bad} bad lines")
+            for reason in imported.reasons:
                 talk(f"  {reason}")
     if as_json:
         print_json(done)

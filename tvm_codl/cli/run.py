@@ -12,33 +12,32 @@ import click
 import numpy as np
 
 from tvm_codl.cli.options import (
+    FILE,
     PhoneChoice,
-    ShapeType,
     given_options,
     json_option,
-    load,
     measuring_options,
     named_plan,
     phone_options,
+    plan_option,
+    read_network,
+    shape_option,
 )
 from tvm_codl.cli.output import print_json, talk, write_timeline
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError, UserError
 from tvm_codl.report.statistics import Statistics
 
-FILE = click.Path(dir_okay=False, path_type=Path)
 #: Parameters that say how a MODEL becomes a library; a library has all that in it.
 OF_A_MODEL = frozenset(("shape", "budget", "records", "tuning_records", "given", "rpc_phones"))
 
 
 @click.command()
 @click.argument("source", metavar="MODEL_OR_LIBRARY")
-@click.option("--shape", type=ShapeType(), multiple=True, help="Shape of an input that is dynamic in the file.")
+@shape_option
 @phone_options
 @measuring_options
-@click.option(
-    "--plan", "given", default="", metavar="PLAN", help="A plan file, cpu-only or gpu-only.  [default: make one]"
-)
+@plan_option
 @click.option("-i", "--inputs", type=FILE, help="An .npz file with one array for each input.")
 @click.option("--fill-mode", type=click.Choice(["random", "zeros", "ones"]), default="random", show_default=True,
               help="What the inputs hold where --inputs names no file.")  # fmt: skip
@@ -55,12 +54,10 @@ def command(
     library = Path(source) if source.endswith(".so") else None
     if library:
         _check_usage(source)
-    model = None if library else load(source, shape)
+    prepared = None if library else read_network(source, shape)
     given_inputs = _read(inputs) if inputs else None
     from tvm_codl.measure.choices import check_settings
-    from tvm_codl.relay.pipeline import prepare
 
-    prepared = prepare(model) if model else None
     plan = named_plan(given, prepared) if given and prepared else None
     with phone.connect() as session:
         if library is None:
@@ -73,9 +70,9 @@ def command(
         values = given_inputs if given_inputs is not None else _fill(ports, fill_mode)
         results = dict(zip((port.name for port in module.outputs), module.run(values), strict=True))
         times = Statistics.of(module.benchmark(number, repeat)) if repeat else None
-        plans = _plans(module) if module.about.plans else None
+        plans = _describe_plans(module) if module.about.plans else None
         events = module.timeline() if timeline is not None else None
-    summary = [_summary(name, value) for name, value in results.items()]
+    summary = [_summarise(name, value) for name, value in results.items()]
     if as_json:
         print_json({"outputs": summary, "ms": times, **({"adaptation": plans} if plans else {})})
     else:
@@ -107,30 +104,20 @@ def _print(summary: list[dict[str, Any]], times: Statistics | None, plans: dict[
         click.echo(f"median {times.median:.3f} ms, p10 {times.p10:.3f}, p90 {times.p90:.3f}, n {times.n}")
     if plans is not None:
         click.echo(f"plan {plans['plan']!r} of {', '.join(plans['plans'])}; {len(plans['switches'])} switches")
-        for one in plans["switches"]:
-            click.echo("  after {run} runs {from} -> {to}: {reason} ({from_ms:.2f} -> {to_ms:.2f} ms)".format(**one))
+        for switch in plans["switches"]:
+            click.echo("  after {run} runs {from} -> {to}: {reason} ({from_ms:.2f} -> {to_ms:.2f} ms)".format(**switch))
 
 
-def _plans(module: Any) -> dict[str, Any]:
+def _describe_plans(module: Any) -> dict[str, Any]:
     """Which of a library's plans runs, and every change of it."""
-    seen = module.adaptation
-    return {
-        "plan": module.plan_name(seen.plan),
-        "plans": [one.name for one in module.about.plans],
-        "runs": seen.runs,
-        "trials": seen.trials,
-        "switches": [
-            {
-                "run": one.run,
-                "from": module.plan_name(one.left),
-                "to": module.plan_name(one.taken),
-                "reason": one.reason,
-                "from_ms": one.from_ms,
-                "to_ms": one.to_ms,
-            }
-            for one in seen.switches
-        ],
-    }
+    now, name = module.adaptation, module.plan_name
+    switches = [
+        {"run": each.run, "from": name(each.left), "to": name(each.taken), "reason": each.reason,
+         "from_ms": each.from_ms, "to_ms": each.to_ms}
+        for each in now.switches
+    ]  # fmt: skip
+    plans = [plan.name for plan in module.about.plans]
+    return {"plan": name(now.plan), "plans": plans, "runs": now.runs, "trials": now.trials, "switches": switches}
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
@@ -139,10 +126,10 @@ def _read(path: Path) -> dict[str, np.ndarray]:
             file = np.load(opened, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise ValueError("it is one array, without a name")
-            found = {name: file[name] for name in file.files}
-        if others := [name for name, value in found.items() if not isinstance(value, np.ndarray)]:
+            arrays = {name: file[name] for name in file.files}
+        if others := [name for name, value in arrays.items() if not isinstance(value, np.ndarray)]:
             raise ValueError(f"{others[0]} is no array")
-        return found
+        return arrays
     except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise UserError(
             f"{path} is no .npz file of arrays", str(error), "write it with numpy.savez(FILE, input_name=array)"
@@ -155,12 +142,6 @@ def _fill(ports: Iterable[tuple[str, tuple[int, ...], str]], mode: str) -> dict[
     return {name: np.asarray(make(shape), dtype) for name, shape, dtype in ports}  # type: ignore[operator]
 
 
-def _summary(name: str, value: np.ndarray) -> dict[str, Any]:
-    return {
-        "name": name,
-        "shape": list(value.shape),
-        "dtype": str(value.dtype),
-        "min": float(value.min()),
-        "mean": float(value.mean()),
-        "max": float(value.max()),
-    }
+def _summarise(name: str, value: np.ndarray) -> dict[str, Any]:
+    amounts = {what: float(getattr(value, what)()) for what in ("min", "mean", "max")}
+    return {"name": name, "shape": list(value.shape), "dtype": str(value.dtype), **amounts}

@@ -11,10 +11,10 @@ from tvm_codl.cli.options import (
     FILE,
     PhoneChoice,
     json_option,
-    load,
     model_options,
     named_plan,
     phone_options,
+    read_network,
     records_option,
 )
 from tvm_codl.cli.output import print_json, print_table
@@ -53,11 +53,9 @@ def command(
     """
     if phone.phones > 1:
         raise UsageError("kernels are tuned on one phone", "--rpc-phones is for measuring", "leave out --rpc-phones")
-    model = load(source, shape)
-    from tvm_codl.relay.pipeline import prepare
+    prepared = read_network(source, shape)
     from tvm_codl.report.kernels import tuned_table
 
-    prepared = prepare(model)
     plan = named_plan(given, prepared) if given else None
     output = output or OUTPUT_FILE.convert(f"{prepared.name}.log", None, click.get_current_context())
     with phone.connect() as session:

@@ -19,19 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.graph.split import Axis
 from tvm_codl.measure.probe import Probe
-from tvm_codl.plan.candidates import Candidate
+from tvm_codl.plan.candidates import PROCESSORS, Axes, Candidate
 from tvm_codl.plan.costs import Costs
 from tvm_codl.plan.eliminate import evaluate, minimise
-from tvm_codl.plan.plan import Placement, Plan
+from tvm_codl.plan.plan import Plan
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload, workloads
 
 Rows = NDArray[np.float64]
 Numbers = NDArray[np.intp]
-Axes = Mapping[int, Mapping[str, Axis]]
-PROCESSORS: tuple[Processor, Processor] = ("cpu", "gpu")
 
 DRAWS = 64
 #: Natural logarithm of the ratio of two pieces' sizes at which their errors are still alike to 1/e.
@@ -94,9 +91,10 @@ def acquire(
     gain = 0.0
     for draw in _draw(parts, np.random.default_rng(seed)):
         drawn = _times(draw, slots)
-        with np.errstate(invalid="ignore"):  # infinity less infinity
+        with np.errstate(invalid="ignore"):
             nodes = [
-                table + _finite(now.max(axis=0) - before.max(axis=0))
+                # What cannot run stays so: infinity less infinity changes nothing.
+                table + np.nan_to_num(now.max(axis=0) - before.max(axis=0), nan=0.0, posinf=0.0, neginf=0.0)
                 for table, now, before in zip(costs.nodes, drawn, predicted, strict=True)
             ]
         best = minimise(nodes, costs.edges)
@@ -118,23 +116,23 @@ def _credit(
 ) -> None:
     """Shares ``saved`` among the parts of the placements in which two plans differ: by how much longer or shorter each
     makes its operator, the other processor's part being as predicted."""
-    found: list[tuple[int, float]] = []
+    effects: list[tuple[int, float]] = []
     for node, (now, then) in enumerate(zip(today, best, strict=True)):
         for choice in (now, then) if now != then else ():
             cpu, gpu = predicted[node][:, choice]
             changed = (max(drawn[node][0, choice], gpu), max(cpu, drawn[node][1, choice]))
-            found += [(int(slots[node][side, choice]), abs(changed[side] - max(cpu, gpu))) for side in (0, 1)]
-    total = sum(effect for _, effect in found)
-    for part, effect in found if total > 0 else ():
+            effects += [(int(slots[node][side, choice]), abs(changed[side] - max(cpu, gpu))) for side in (0, 1)]
+    total = sum(effect for _, effect in effects)
+    for part, effect in effects if total > 0 else ():
         score[part] += saved * effect / total
 
 
 def _ranked(parts: Sequence[_Part], score: Rows) -> tuple[Wanted, ...]:
-    found: dict[tuple[str, str, str], Wanted] = {}
+    best: dict[tuple[str, str, str], Wanted] = {}
     for index in sorted(range(len(parts)), key=lambda i: (-score[i], parts[i].probe.key, parts[i].probe.processor)):
         if score[index] > 0:
-            found.setdefault(parts[index].group, Wanted(parts[index].probe, parts[index].ms, float(score[index])))
-    return tuple(found.values())
+            best.setdefault(parts[index].group, Wanted(parts[index].probe, parts[index].ms, float(score[index])))
+    return tuple(best.values())
 
 
 def _parts(
@@ -142,25 +140,26 @@ def _parts(
 ) -> tuple[list[_Part], list[Numbers]]:
     """Every distinct piece of every candidate; and for each operator which of them its candidates consist of, shape
     (2 processors, candidates), where one past the last stands for no part."""
-    found: dict[tuple[str, Processor], tuple[int, Workload, Probe, float]] = {}
+    distinct: dict[tuple[str, Processor], tuple[int, Workload, Probe, float]] = {}
     slots = [np.full((2, len(choices[operator.id])), -1) for operator in graph.operators]
     for node, operator in enumerate(graph.operators):
         for side, processor in enumerate(PROCESSORS):
             wanted = {
-                index: _units(candidate.placement, axes.get(operator.id, {}), side)
+                index: (candidate.placement.axis, lo, hi)
                 for index, candidate in enumerate(choices[operator.id])
-                if candidate.placement.on in (processor, "split")
+                for on, lo, hi in candidate.placement.pieces(axes.get(operator.id, {}))
+                if on == processor
             }
             whole_ms = (choices[operator.id][0].cpu_ms, choices[operator.id][1].gpu_ms)[side]
             described = workloads(operator, graph, wanted.values())
             for (index, units), workload in zip(wanted.items(), described, strict=True):
                 probe = Probe(operator.id, processor, workload.key, *units)
                 even_ms = whole_ms * (probe.hi - probe.lo) / axes[operator.id][probe.axis].extent if probe.axis else 0.0
-                one = found.setdefault((workload.key, processor), (len(found), workload, probe, even_ms))
-                slots[node][side, index] = one[0]
+                piece = (len(distinct), workload, probe, even_ms)
+                slots[node][side, index] = distinct.setdefault((workload.key, processor), piece)[0]
     parts: dict[int, _Part] = {}
     for processor in PROCESSORS:
-        mine = [one for (_, on), one in found.items() if on == processor]
+        mine = [piece for (_, on), piece in distinct.items() if on == processor]
         times, sigmas = model.estimate([workload for _, workload, *_ in mine], processor)
         for (number, workload, probe, even_ms), ms, sigma in zip(mine, times.tolist(), sigmas.tolist(), strict=True):
             group = ((workload.whole or workload).key, probe.axis, processor)
@@ -180,13 +179,6 @@ def doubt(sigma: float, ms: float, even_ms: float) -> float:
     if not (0 < even_ms < math.inf and ms > 0):
         return sigma
     return math.hypot(sigma, DOUBT * math.log(ms / even_ms))
-
-
-def _units(placement: Placement, axes: Mapping[str, Axis], side: int) -> tuple[str, int, int]:
-    """Axis, first and last unit (exclusive) of one processor's part; an empty axis for the whole."""
-    if placement.on != "split":
-        return "", 0, 0
-    return (placement.axis, *placement.parts(axes[placement.axis].extent)[side])
 
 
 def _draw(parts: Sequence[_Part], random: np.random.Generator) -> Rows:
@@ -213,8 +205,3 @@ def _times(ms: Rows, slots: Sequence[Numbers]) -> list[Rows]:
     """For each operator the times of its candidates' parts, shape (2 processors, candidates)."""
     padded = np.append(ms, 0.0)
     return [padded[each] for each in slots]
-
-
-def _finite(change: Rows) -> Rows:
-    """What cannot run stays so: infinity less infinity changes nothing."""
-    return np.where(np.isfinite(change), change, 0.0)

@@ -8,16 +8,17 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 
 from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.measure.context import Log
 from tvm_codl.measure.probe import Probe, whole_probes
 from tvm_codl.measure.settings import Settings
+from tvm_codl.plan.candidates import PROCESSORS
 from tvm_codl.records.record import Processor
 
 #: Small enough to cost little, large enough that a clock's speed shows.
 WANTED_FLOPS = 2e7
 FIRST_PAUSE_S = 0.5
 
-Log = Callable[[str], None]
-#: Times the known operator of each processor, in ms.
+#: Times the baseline operator of each processor, in ms.
 Times = Callable[[], Mapping[Processor, float]]
 
 
@@ -41,7 +42,7 @@ class Baseline:
         self._slow = False
 
     def check(self) -> Verdict:
-        """Times the known operators; where they are slow, waits for them to recover as long as the session may."""
+        """Times them; where they are slow, waits for them to recover as long as the session may."""
         if not self.reference:
             self.reference = dict(self.times())
             return Verdict.STEADY
@@ -82,14 +83,6 @@ class Baseline:
 
 def baseline_probes(graph: OpGraph) -> list[Probe]:
     """One whole operator for each processor: the one whose work is nearest to :data:`WANTED_FLOPS`."""
-    work = {o.id: o.flops for o in graph.operators}
-    best: dict[Processor, Probe] = {}
-    for probe in whole_probes(graph):
-        known = best.get(probe.processor)
-        if known is None or _distance(work[probe.operator]) < _distance(work[known.operator]):
-            best[probe.processor] = probe
-    return list(best.values())
-
-
-def _distance(flops: int) -> float:
-    return abs(math.log(max(flops, 1) / WANTED_FLOPS))
+    distance = {o.id: abs(math.log(max(o.flops, 1) / WANTED_FLOPS)) for o in graph.operators}
+    nearest = sorted(whole_probes(graph), key=lambda probe: distance[probe.operator])
+    return [next(probe for probe in nearest if probe.processor == on) for on in PROCESSORS if nearest]

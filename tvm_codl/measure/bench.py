@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ class BenchReport(msgspec.Struct, frozen=True):
 class Operators:
     """Every distinct operator of a network, whole, alone on each processor that runs it, as inside a network.
 
-    ``unable`` says, by processor, of the first operator that does not run there which one it is and why.
+    ``unable``: by processor, the first operator that does not run there, and why.
     """
 
     def __init__(self, prepared: Prepared, context: Context) -> None:
@@ -119,15 +120,14 @@ def unable(graph: OpGraph, failed: Iterable[Record]) -> dict[Processor, str]:
     A processor that runs all of them is left out.
     """
     records = {(record.workload, record.processor): record for record in failed}
-    found: dict[Processor, str] = {}
+    reasons: dict[Processor, str] = {}
     for operator in graph.operators:
         key = Workload.of(operator, graph).key
         for on in PROCESSORS:
-            record = records.get((key, on))
-            if record is not None:
+            if (record := records.get((key, on))) is not None:
                 why = record.error or ErrorNo(record.error_no).name
-                found.setdefault(on, f"operator {operator.id} ({operator.name}) does not run there: {why}")
-    return found
+                reasons.setdefault(on, f"operator {operator.id} ({operator.name}) does not run there: {why}")
+    return reasons
 
 
 def bench(
@@ -160,16 +160,8 @@ def bench(
     modules = {name: open_library(path, context.phone) for name, path in paths.items()}
     inputs = prepared.model.sample_inputs()
     wanted = reference_outputs(prepared.model, inputs)
-    wrong = [
-        check_answer(
-            name,
-            module,
-            inputs,
-            wanted,
-            FLOAT16_TOLERANCE if name == "coexec" and plan.settings.gpu_float == "float16" else TOLERANCE,
-        )
-        for name, module in modules.items()
-    ]
+    allowed = {"coexec": FLOAT16_TOLERANCE} if plan.settings.gpu_float == "float16" else {}
+    errors = [check_answer(n, module, inputs, wanted, allowed.get(n, TOLERANCE)) for n, module in modules.items()]
     operators.measure()
     calm_down()
     log(f"running {repeat} rounds")
@@ -186,8 +178,8 @@ def bench(
             samples["coexec"] = samples[on]
     ideal = operators.ideal_ms()
     timelines = [modules["coexec"].timeline() for _ in range(TIMELINES)]
-    overlaps = [overlap(read_events(t)) for t in timelines]
-    middle = sorted(range(TIMELINES), key=lambda i: overlaps[i])[TIMELINES // 2]
+    overlaps = [(overlap(read_events(timeline)), timeline) for timeline in timelines]
+    share, middle = sorted(overlaps, key=itemgetter(0))[TIMELINES // 2]
     alone = {on: Statistics.of(samples[on]) for on in singles}
     comparison = Comparison(prepared.name, alone.get("cpu"), alone.get("gpu"), Statistics.of(samples["coexec"]), ideal)
     return BenchReport(
@@ -202,13 +194,13 @@ def bench(
         ideal_ms=ideal,
         efficiency=comparison.efficiency,
         predicted_ms=plan.predicted_ms,
-        overlap=overlaps[middle],
-        max_abs_err=max(absolute for absolute, _ in wrong),
-        max_rel_err=max(relative for _, relative in wrong),
+        overlap=share,
+        max_abs_err=max(absolute for absolute, _ in errors),
+        max_rel_err=max(relative for _, relative in errors),
         copied_bytes=modules["coexec"].copied_bytes,
         sharing=modules["coexec"].sharing,
         plan=plan_path,
-        timeline=tuple(timelines[middle]),
+        timeline=tuple(middle),
     )
 
 
@@ -221,7 +213,3 @@ def write_plan(plan: Plan, path: str = "") -> Path:
         place.parent.mkdir(parents=True, exist_ok=True)
     dump_plan(plan, place)
     return place
-
-
-#: The public name: ``tvm_codl.measure.bench`` is this module.
-compare = bench

@@ -6,19 +6,16 @@ How fast a plan is then depends on the scheduler of the phone's kernel, which no
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 import tvm
 
 from tvm_codl.errors import DeviceError
-from tvm_codl.measure.interleave import calm_down
+from tvm_codl.measure.interleave import calm_down, sample
 from tvm_codl.plan.adaptive import StatePlan
 from tvm_codl.runtime.comodule import CoModule
-
-Log = Callable[[str], None]
 
 #: Rounds of all plans, and then of the better half.
 ROUNDS = (4, 6)
@@ -26,15 +23,6 @@ ROUNDS = (4, 6)
 RUNS = 6
 #: A plan for a busy CPU is kept if it takes at most this share of the time of the first.
 GAIN = 0.95
-
-
-class Busy(msgspec.Struct, frozen=True):
-    """``samples``: times in ms under load, by the plans' places in their library."""
-
-    samples: dict[int, list[float]]
-
-    def median(self, number: int) -> float:
-        return float(np.median(self.samples[number]))
 
 
 @contextlib.contextmanager
@@ -55,8 +43,9 @@ def compete(phone: Any, threads: int) -> Iterator[None]:
         competitor["stop"]()
 
 
-def time_when_busy(module: CoModule, phone: Any, numbers: Collection[int]) -> Busy:
-    """Times the plans ``numbers`` of a library that has its inputs, while each of the CPU's threads has a competitor."""
+def time_when_busy(module: CoModule, phone: Any, numbers: Collection[int]) -> dict[int, list[float]]:
+    """Times in ms, by number, of the plans ``numbers`` of a library that has its inputs, while each of the CPU's threads
+    has a competitor."""
     samples: dict[int, list[float]] = {number: [] for number in numbers}
     for number in numbers:
         module.fix_plan(number)
@@ -70,11 +59,11 @@ def time_when_busy(module: CoModule, phone: Any, numbers: Collection[int]) -> Bu
                 with compete(phone, len(module.cpu_cores)):
                     for number in racing:
                         module.fix_plan(number)
-                        samples[number] += module.benchmark(1, 1 + RUNS)[1:]
+                        samples[number] += sample(module, RUNS)
             racing = sorted(racing, key=lambda number: float(np.median(samples[number])))[: (len(racing) + 1) // 2]
     finally:
         module.fix_plan(None)
-    return Busy(samples)
+    return samples
 
 
 def choose_busy_plan(

@@ -1,4 +1,4 @@
-"""What a plan's settings may be on a device, and choosing among them by what was measured."""
+"""The settings that a device offers a plan, and the choice among them by measured times."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
 from tvm_codl.kernels.toolchain import reads_images
+from tvm_codl.measure.context import Log
 from tvm_codl.plan.plan import Plan
 from tvm_codl.records.settings import DEFAULT, Settings
 
-Log = Callable[[str], None]
 #: Measures some settings in turn, so many rounds: milliseconds by settings, of which the n-th are of one round.
 Run = Callable[[Sequence[Settings], int], Mapping[Settings, Sequence[float]]]
 
 FLUSH_PERIODS = (1, 4, 16)
 #: Rounds of the stages; after each the slower half goes.
 ROUNDS = (3, 5, 8)
-#: A setting must be faster than what it would replace by this share, and by twice its doubt.
+#: A setting must be faster than the one that it replaces by this share, and by two standard errors.
 GAIN = 0.01
 
 
@@ -42,9 +42,9 @@ class Ratio(msgspec.Struct, frozen=True):
 
 
 def check_settings(settings: Settings, profile: DeviceProfile) -> None:
-    """Raises :class:`UserError` for what a device of that profile cannot do, or this version cannot build.
+    """Raises :class:`UserError` for settings that the device does not support, or that this version cannot build.
 
-    Of a profile of any phone (:mod:`tvm_codl.device.generic`), which names no cores, the phone itself says what it can do.
+    A generic profile (:mod:`tvm_codl.device.generic`) names no cores: the phone itself checks the rest.
     """
     if settings.gpu_memory == "image" and not reads_images(profile):
         raise UserError(
@@ -78,7 +78,7 @@ def check_settings(settings: Settings, profile: DeviceProfile) -> None:
 
 
 def offered(profile: DeviceProfile, plan: Plan) -> dict[str, list[object]]:
-    """By field of :class:`Settings`: the values besides the default that this device can take and this plan can feel."""
+    """By field of :class:`Settings`: the values besides the default that the device supports and that affect the plan."""
     used = {o.placement.on for o in plan.operators}
     offers: dict[str, list[object]] = {}
     if used & {"gpu", "split"}:
@@ -108,18 +108,19 @@ def choose(offers: Mapping[str, Sequence[object]], run: Run, log: Log = lambda _
 
     One field after the other is varied from what was chosen so far, and changes only where the gain is clear.
     """
-    chosen, found = DEFAULT, []
+    chosen: Settings = DEFAULT
+    measured: list[Ratio] = []
     for field, values in offers.items():
         others = [made for value in values if (made := varied(chosen, field, value)) is not None]
         if not others:
             continue
         ratios = race(chosen, others, run)
-        found += ratios
+        measured += ratios
         best = min((r for r in ratios if r.clear), key=lambda r: r.median, default=None)
         log(f"{field}: " + "; ".join(map(str, ratios)) + f" -> {best.settings.words() if best else 'stays'}")
         if best is not None:
             chosen = best.settings
-    return chosen, found
+    return chosen, measured
 
 
 def varied(settings: Settings, field: str, value: object) -> Settings | None:
@@ -146,9 +147,9 @@ def race(default: Settings, others: Sequence[Settings], run: Run) -> list[Ratio]
 
 
 def ratio(settings: Settings, times: Sequence[float], default: Sequence[float]) -> Ratio:
-    """Times of the same round are compared, so that what slowed a whole round down says nothing.
+    """Compares times of the same round, so that a slow round changes nothing.
 
-    The deviation of a median is 1.25 times that of a mean.
+    The standard error of a median is 1.25 times that of a mean (normal errors).
     """
     logs = np.log(np.asarray(times)) - np.log(np.asarray(default))
     error = 1.25 * float(np.std(logs, ddof=1)) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf

@@ -11,7 +11,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value
+from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value, shape_of
 from tvm_codl.build.library import build_dataflow
 from tvm_codl.cost.contention import Beside, Contention
 from tvm_codl.errors import DeviceError
@@ -23,17 +23,41 @@ LEAST_MS = 1.0
 _FLOAT = 4
 
 
+class Program:
+    """A small network of float32 tensors, by its operators in the order in which they are added."""
+
+    def __init__(self) -> None:
+        self.roots: list[Root] = []
+        self.regions: list[Region] = []
+
+    def tensor(self, shape: tuple[int, ...], name: str = "", outer: int = -1) -> Value:
+        """``outer`` is the outermost axis in memory, -1 for the first."""
+        self.roots.append(Root(shape, "float32", name, outer))
+        return Value(len(self.roots) - 1)
+
+    def add(
+        self, name: str, processor: str, operator: Callable[[relay.Expr], relay.Expr], source: Value, outer: int = -1
+    ) -> Value:
+        """Runs ``operator`` on the tensor ``source``; returns its result."""
+        x = relay.var("x", shape=self.roots[source.root].shape)
+        function = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], operator(x))))["main"]
+        result = self.tensor(shape_of(function.ret_type), outer=outer)
+        self.regions.append(Region(name, processor, "", function, [Argument(source)], [result]))
+        return result
+
+
+def increment(x: relay.Expr) -> relay.Expr:
+    return relay.add(x, relay.const(1.0))
+
+
 class Kernel(NamedTuple):
     """What a kernel reads, and does: a product with a matrix of weights (outputs, inputs), or adding one without."""
 
     shape: tuple[int, ...]
     weights: tuple[int, ...] = ()
 
-    def function(self) -> relay.Function:
-        x = relay.var("x", shape=self.shape)
-        weights = relay.const(np.zeros(self.weights, "float32"))
-        body = relay.nn.dense(x, weights) if self.weights else relay.add(x, relay.const(1.0))
-        return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], body)))["main"]
+    def apply(self, x: relay.Expr) -> relay.Expr:
+        return relay.nn.dense(x, relay.const(np.zeros(self.weights, "float32"))) if self.weights else increment(x)
 
 
 #: By what bounds them: arithmetic, as in most of a network; a core's cache; a shared cache; and memory, of which a matrix
@@ -48,18 +72,14 @@ KERNELS = {
 
 def kernels() -> tuple[Dataflow, list[float]]:
     """Every kernel on the CPU, then every one on the GPU, each a region with buffers of its own; and their bytes."""
-    roots, regions, moved = [], [], []
+    program, moved = Program(), []
     for processor in ("cpu", "gpu"):
         for name, kernel in KERNELS.items():
-            function = kernel.function()
-            result = tuple(int(extent) for extent in function.ret_type.shape)
-            roots += [Root(kernel.shape, "float32"), Root(result, "float32")]
-            source, out = Value(len(roots) - 2), Value(len(roots) - 1)
-            name = f"{processor}_{name.replace(' ', '_')}"
-            regions.append(Region(name, processor, "", function, [Argument(source)], [out]))
-            held = [kernel.shape, result, *([kernel.weights] if kernel.weights else [])]
+            source = program.tensor(kernel.shape)
+            result = program.add(f"{processor}_{name.replace(' ', '_')}", processor, kernel.apply, source)
+            held = [kernel.shape, program.roots[result.root].shape, *([kernel.weights] if kernel.weights else [])]
             moved.append(float(_FLOAT * sum(math.prod(extents) for extents in held)))
-    return Dataflow(roots, regions, [], [], timed_alone=True), moved
+    return Dataflow(program.roots, program.regions, [], [], timed_alone=True), moved
 
 
 def measure_contention(ready: Callable[[Any], Any], cpu: tvm.target.Target, gpu: tvm.target.Target) -> Contention:
@@ -94,6 +114,6 @@ def beside(module: Any, flow: Dataflow, moved: list[float]) -> list[Beside]:
                 ratios.setdefault((i, other), []).append(median(times) / own)
     middle = {i: median(times) for i, times in alone.items()}
     return [
-        Beside(on[i], moved[i], middle[i], moved[other], middle[other], middle[i] * median(found))  # type: ignore[arg-type]
-        for (i, other), found in ratios.items()
+        Beside(on[i], moved[i], middle[i], moved[other], middle[other], middle[i] * median(shares))  # type: ignore[arg-type]
+        for (i, other), shares in ratios.items()
     ]

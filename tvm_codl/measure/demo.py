@@ -12,7 +12,7 @@ from tvm_codl.frontend.picture import demo_picture
 from tvm_codl.frontend.text_detection import draw_boxes, find_boxes, overlap, to_input
 from tvm_codl.measure.bench import BenchReport, bench
 from tvm_codl.measure.context import Context
-from tvm_codl.measure.plan_libraries import libraries_for, open_library
+from tvm_codl.measure.plan_libraries import open_plans
 from tvm_codl.measure.planning import make_plan
 from tvm_codl.plan.files import dump_plan
 from tvm_codl.plan.plan import Plan
@@ -40,8 +40,8 @@ def text_detection(context: Context, folder: Path, budget_s: float, repeat: int)
     prepared, plan, path = _plan(source, context, folder, budget_s)
     name, (_, _, height, width), *_ = prepared.model.inputs[0]
     picture, words = demo_picture(height, width)
-    library = libraries_for(prepared, {"": plan}, context.tools, context.log)[""]
-    answer = open_library(library, context.phone).run({name: to_input(picture, height, width)})[0]
+    module = open_plans(prepared, {"": plan}, context)[""]
+    answer = module.run({name: to_input(picture, height, width)})[0]
     boxes = find_boxes(answer, picture.shape)
     drawn = folder / "text.png"
     draw_boxes(picture, boxes, drawn)

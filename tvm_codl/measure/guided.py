@@ -20,20 +20,18 @@ import msgspec
 from tvm_codl.cost.model import CostModel
 from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UsageError
-from tvm_codl.graph.opgraph import Operator, OpGraph
-from tvm_codl.graph.split import Axis
+from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.measure.acquisition import acquire
 from tvm_codl.measure.budget import Budget, Purse
+from tvm_codl.measure.context import Log
 from tvm_codl.measure.probe import Probe, failed_probes, split_probes, whole_probes
-from tvm_codl.plan.candidates import Candidate, Predictor, candidates
+from tvm_codl.plan.candidates import Axes, Candidate, Predictor, candidates, predict_splits
 from tvm_codl.plan.costs import build_costs
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.search import search
 from tvm_codl.records.record import ErrorNo, Processor, Record
 from tvm_codl.records.workload import Workload
 
-Log = Callable[[str], None]
-Axes = Mapping[int, Mapping[str, Axis]]
 Key = tuple[str, Processor]
 Fit = Callable[[Iterable[Record]], CostModel]
 
@@ -122,21 +120,21 @@ class GuidedMeasuring:
             self._retry_failures()
         self._report_dead_processors()
         rounds: list[Round] = []
-        plan, unmoved = None, 0
+        plan: Plan | None = None
+        unmoved = 0
         while True:
             model = self.fit(self.records.values())
-            choices = self._with(plan, model, candidates(self.graph, self.axes, model))
+            choices = self._candidates(plan, model)
             costs = build_costs(self.graph, choices, self.sharing, self.axes)
-            before, old = plan, _numbers(plan, choices) if plan else ()
-            tried = [old] if before else ()
-            plan = search(self.graph, choices, self.sharing, self.axes, self.name, self.device, starts=tried).plan
+            before = plan
+            starts = [_numbers(plan, choices)] if plan else []
+            plan = search(self.graph, choices, self.sharing, self.axes, self.name, self.device, starts=starts).plan
             valued = acquire(self.graph, self.axes, choices, costs, plan, model, seed=len(rounds))
             moved, gained = 0, 0.0
             if before is not None:
                 pairs = zip(before.operators, plan.operators, strict=True)
                 moved = sum(a.placement != b.placement for a, b in pairs)
-                both = (old, _numbers(plan, choices))
-                then, now = (costs.simulate(numbers) for numbers in both)
+                then, now = (costs.simulate(numbers) for numbers in (*starts, _numbers(plan, choices)))
                 gained = then.total_ms - now.total_ms
             rounds.append(Round(len(rounds), plan.predicted_ms, gained, moved, self._purse.taken, valued.gain_ms))
             self.log(str(rounds[-1]))
@@ -217,13 +215,16 @@ class GuidedMeasuring:
         total = sum(ms * count[key] for key, ms in times.items() if ms < math.inf)
         return [p for p in probes if times.get(p.key, math.inf) * count[p.key] >= WORTH_MEASURING * total]
 
-    def _with(
-        self, plan: Plan | None, model: Predictor, choices: dict[int, tuple[Candidate, ...]]
-    ) -> dict[int, tuple[Candidate, ...]]:
-        """``choices``, and the plan's own placements where they are no candidates any more."""
-        for operator, planned in zip(self.graph.operators, plan.operators if plan else (), strict=False):
-            if all(option.placement != planned.placement for option in choices[operator.id]):
-                choices[operator.id] += (predict_split(operator, self.graph, self.axes, model, planned.placement),)
+    def _candidates(self, plan: Plan | None, model: Predictor) -> dict[int, tuple[Candidate, ...]]:
+        """The candidates, and the plan's own placements where they are none any more."""
+        choices = candidates(self.graph, self.axes, model)
+        missing = [
+            (operator, planned.placement)
+            for operator, planned in zip(self.graph.operators, plan.operators if plan else (), strict=False)
+            if all(option.placement != planned.placement for option in choices[operator.id])
+        ]
+        for (operator, _), split in zip(missing, predict_splits(self.graph, self.axes, model, missing), strict=True):
+            choices[operator.id] += (split,)
         return choices
 
 
@@ -251,11 +252,3 @@ def _numbers(plan: Plan, choices: Mapping[int, Sequence[Candidate]]) -> tuple[in
         next(index for index, option in enumerate(choices[o.operator]) if option.placement == o.placement)
         for o in plan.operators
     )
-
-
-def predict_split(operator: Operator, graph: OpGraph, axes: Axes, model: Predictor, split: Placement) -> Candidate:
-    """A split of an operator with predicted times."""
-    parts = split.parts(axes[operator.id][split.axis].extent)
-    cpu = model.predict([Workload.of(operator, graph, split.axis, *parts[0])], "cpu")
-    gpu = model.predict([Workload.of(operator, graph, split.axis, *parts[1])], "gpu")
-    return Candidate(split, float(cpu[0]), float(gpu[0]))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -16,22 +15,11 @@ CALM_S = 4.0
 RUNS = 2
 
 
-@dataclass(frozen=True)
-class Interleaving:
-    """Libraries by name that run in turn, all with the same inputs."""
-
-    modules: Mapping[str, CoModule]
-    inputs: Mapping[str, np.ndarray]
-
-    def start(self) -> None:
-        """Gives every library its inputs, runs it once, and waits until the phone is calm."""
-        for module in self.modules.values():
-            module.run(self.inputs)
-        calm_down()
-
-    def rounds(self, repeat: int, names: Iterable[str] | None = None) -> dict[str, list[float]]:
-        """Samples in ms of the libraries ``names`` (by default all), once they were started."""
-        return rounds({name: self.modules[name] for name in names or self.modules}, repeat)
+def start(modules: Mapping[str, CoModule], inputs: Mapping[str, np.ndarray]) -> None:
+    """Gives every module the same inputs, runs it once, and waits until the phone is calm."""
+    for module in modules.values():
+        module.run(inputs)
+    calm_down()
 
 
 def rounds(modules: Mapping[str, CoModule], repeat: int) -> dict[str, list[float]]:
@@ -53,10 +41,10 @@ def calm_down() -> None:
     time.sleep(CALM_S)
 
 
-def sample(module: CoModule, runs: int = RUNS) -> list[float]:
-    """``runs`` samples in ms after one that is not counted.
+def sample(module: CoModule, runs: int = RUNS, number: int = 1) -> list[float]:
+    """``runs`` samples in ms, each the mean of ``number`` runs, after one that is not counted.
 
     The first run after another module's finds its caches and driver state (PoCL keeps 128 kernels open), which an
     application that runs one network again and again does not see.
     """
-    return module.benchmark(1, 1 + runs)[1:]
+    return module.benchmark(number, 1 + runs)[1:]

@@ -68,10 +68,10 @@ def folder_of(store: Path) -> Path:
 
 def suspects(store: Path) -> dict[tuple[str, ...], int]:
     """How often a process died with each candidate, by :attr:`Entry.identity`.  Files that are no journal are passed over."""
-    found: dict[tuple[str, ...], int] = {}
+    deaths: dict[tuple[str, ...], int] = {}
     for _, entry in _left(store):
-        found[entry.identity] = max(found.get(entry.identity, 0), entry.deaths + 1)
-    return found
+        deaths[entry.identity] = max(deaths.get(entry.identity, 0), entry.deaths + 1)
+    return deaths
 
 
 def acquit(store: Path, identity: tuple[str, ...]) -> None:
@@ -85,13 +85,13 @@ def acquit(store: Path, identity: tuple[str, ...]) -> None:
 
 def _left(store: Path) -> list[tuple[Path, Entry]]:
     """The entries of processes that have ended."""
-    found = []
+    left = []
     for path in sorted(folder_of(store).glob("*.json")):
         with contextlib.suppress(OSError, msgspec.DecodeError):
             line = msgspec.json.decode(path.read_bytes(), type=_Line)
             if not _runs(line):
-                found.append((path, line.entry))
-    return found
+                left.append((path, line.entry))
+    return left
 
 
 def _runs(line: _Line) -> bool:

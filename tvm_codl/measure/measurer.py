@@ -20,13 +20,12 @@ from tvm_codl.graph.split import axes
 from tvm_codl.measure import journal
 from tvm_codl.measure.baseline import baseline_probes
 from tvm_codl.measure.context import Context, Log
-from tvm_codl.measure.jobs import Event, Job, one_phone
-from tvm_codl.measure.libraries import Libraries
+from tvm_codl.measure.libraries import build_libraries
 from tvm_codl.measure.phone_pool import PhonePool
 from tvm_codl.measure.probe import Probe
 from tvm_codl.measure.settings import Settings
-from tvm_codl.measure.trial import Result, Trial
-from tvm_codl.measure.worker import Known, Worker
+from tvm_codl.measure.trial import Event, Job, Result, Trial
+from tvm_codl.measure.worker import BaselineLibrary, Worker
 from tvm_codl.records.record import ErrorNo, Piece, Record
 from tvm_codl.relay.prepared import Prepared
 
@@ -69,18 +68,18 @@ class Measurer:
         process died runs last and alone.  Raises :class:`DeviceError` where the phone goes away for good.
         """
         context, store = self.context, self.context.store
-        known = self.known()
+        recorded = self.newest_records()
         if retry_failed:
-            known = {key: record for key, record in known.items() if record.ok}
+            recorded = {key: record for key, record in recorded.items() if record.ok}
         predicted = predicted_ms if predicted_ms is not None else [None] * len(probes)
         suspects = journal.suspects(store.path)
         for identity in suspects:  # that process died after the record was stored
-            if identity[2:] == (context.device, context.tools.kernel_id) and identity[:2] in known:
+            if identity[2:] == (context.device, context.tools.kernel_id) and identity[:2] in recorded:
                 journal.acquit(store.path, identity)
         missing: dict[Key, Trial] = {}
         for probe, expected in zip(probes, predicted, strict=True):
             key = (probe.key, probe.processor)
-            if key not in known:
+            if key not in recorded:
                 trial = Trial(probe, expected)
                 deaths = suspects.get(self._entry(trial).identity, 0)
                 missing[key] = dataclasses.replace(trial, deaths=deaths)
@@ -97,22 +96,21 @@ class Measurer:
                 journal.acquit(store.path, self._entry(result.trial).identity)
             new[record.workload, record.processor] = record
         wanted = {(p.key, p.processor): None for p in probes}
-        return [known[key] for key in wanted if key in known] + [new[key] for key in wanted if key in new]
+        return [recorded[key] for key in wanted if key in recorded] + [new[key] for key in wanted if key in new]
 
-    def known(self) -> dict[Key, Record]:
+    def newest_records(self) -> dict[Key, Record]:
         """The newest record of each candidate of this device and build."""
         return {(r.workload, r.processor): r for r in self.context.records()}
 
     def libraries(self, probes: Sequence[Probe]) -> list[tuple[Sequence[Probe], Outcome]]:
         """The probes in batches, each with its library: from the cache, else built, all of them before this returns."""
-        workers = len(os.sched_getaffinity(0))
-        parts = [probes[a:b] for a, b in chunks(probes, BATCH, workers)] if probes else []
-        return list(zip(parts, self._libraries().built(parts), strict=True))
+        parts = _batches(probes)
+        return list(zip(parts, self._build(parts), strict=True))
 
-    def _libraries(self) -> Libraries:
+    def _build(self, parts: Sequence[Sequence[Probe]]) -> list[Outcome]:
         profile = self.context.profile
         limits = Limits(profile.max_work_group, profile.local_memory)
-        return Libraries(self.graph, self.weights, self.context.tools, limits)
+        return build_libraries(self.graph, self.weights, self.context.tools, limits, parts)
 
     def _results(self, trials: Sequence[Trial]) -> Iterator[Result]:
         """What comes of each trial; one comes again where the later result counts."""
@@ -120,23 +118,21 @@ class Measurer:
         for trial in hopeless:
             yield Result(trial, (), ErrorNo.UNKNOWN_ERROR, f"{trial.deaths} processes died while they measured it")
         usual = [t for t in trials if not t.suspect]
-        parts = [usual[a:b] for a, b in chunks(usual, BATCH, len(os.sched_getaffinity(0)))] if usual else []
+        parts = _batches(usual)
         parts += [[t] for t in trials if t.suspect and t not in hopeless]
         # A few candidates are over before a phone could drift.
         baseline: list[Probe] = []
         if len(usual) >= self.settings.baseline_every:
-            broken = {key for key, record in self.known().items() if not record.ok}
+            broken = {key for key, record in self.newest_records().items() if not record.ok}
             baseline = [probe for probe in baseline_probes(self.graph) if (probe.key, probe.processor) not in broken]
-        known: Known | None = None
+        library: BaselineLibrary | None = None
         while parts:
             jobs: list[Job] = []
             while parts:
                 again: list[list[Trial]] = []
-                outcomes = self._libraries().built(
-                    [[t.probe for t in part] for part in parts] + [baseline] * bool(baseline)
-                )
+                outcomes = self._build([[t.probe for t in part] for part in parts] + [baseline] * bool(baseline))
                 if baseline:
-                    known, baseline = self._known(baseline, outcomes.pop()), []
+                    library, baseline = self._baseline_library(baseline, outcomes.pop()), []
                 for part, outcome in zip(parts, outcomes, strict=True):
                     if outcome.path is not None:
                         jobs.append(Job(outcome.path, part))
@@ -145,7 +141,7 @@ class Measurer:
                         yield from failed
                         again += rest
                 parts = again
-            for event in self._events(jobs, known):
+            for event in self._events(jobs, library):
                 if isinstance(event, Result):
                     yield event
                 elif len(event.trials) == 1:
@@ -153,23 +149,24 @@ class Measurer:
                 else:
                     parts += _halves(event.trials)
 
-    def _events(self, jobs: Sequence[Job], known: Known | None) -> Iterator[Event]:
+    def _events(self, jobs: Sequence[Job], baseline: BaselineLibrary | None) -> Iterator[Event]:
         def worker(phone: Any, log: Log) -> Worker:
             made = self._workers.get(id(phone))
             if made is None:
                 own = journal.Journal(self.context.store.path)
                 made = Worker(phone, self.settings, log, own, self._entry)
                 self._workers[id(phone)] = made
-            made.known = known
+            made.baseline = baseline
             return made
 
         if isinstance(self.context.phone, PhonePool):
             return self.context.phone.run(jobs, worker, self.settings)
-        return one_phone(jobs, worker(self.context.phone, self.context.log))
+        only = worker(self.context.phone, self.context.log)
+        return (event for job in jobs for event in only.measure(list(enumerate(job.trials)), job.path))
 
-    def _known(self, probes: Sequence[Probe], outcome: Outcome) -> Known | None:
+    def _baseline_library(self, probes: Sequence[Probe], outcome: Outcome) -> BaselineLibrary | None:
         if outcome.path is None:
-            self.context.log(f"no alarm for drift: the known operators do not build ({outcome.error})")
+            self.context.log(f"no alarm for drift: the baseline does not build ({outcome.error})")
             return None
         return outcome.path, {probe.processor: region for region, probe in enumerate(probes)}
 
@@ -188,6 +185,10 @@ class Measurer:
             probe.key, piece, probe.processor, context.device, context.tools.kernel_id, result.times_ms, time.time(),
             "alone", result.error, int(result.failure), profile,
         )  # fmt: skip
+
+
+def _batches(items: Sequence[Any]) -> list[Any]:
+    return [items[a:b] for a, b in chunks(items, BATCH, len(os.sched_getaffinity(0)))] if items else []
 
 
 def _blamed(part: list[Trial], outcome: Outcome) -> tuple[list[Result], list[list[Trial]]]:

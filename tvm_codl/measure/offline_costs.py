@@ -58,7 +58,9 @@ def load_costs(
             raise NoOfflineCosts(f"{records} holds no measurement {whom}".rstrip(), evidence, _MEASURE)
         name = device or max(newest, key=lambda each: newest[each])
         measured = list(store.query(device=name, mode="alone"))
-        profile = _profile(store, measured, name)
+        profile = _newest_profile(store, measured)
+        if profile is None:
+            raise NoOfflineCosts(f"{records} holds no profile of {name}", f"{len(measured)} records", _MEASURE)
         tools = toolchain(profile, tuning_records)
         runs = list(store.plans(device=name, build=tools.kernel_id))
     own = [record for record in measured if record.build == tools.kernel_id]
@@ -88,7 +90,7 @@ def find_costs(
     budget_s: float = 120.0,
     log: Log = lambda _: None,
 ) -> NetworkCosts:
-    """:func:`load_costs`, or where the store holds too little, what measuring the phone that ``connect`` opens teaches.
+    """:func:`load_costs`; where the store holds too little, measures the phone that ``connect`` opens.
 
     Without ``device``, asks the phone for its name if the user ``named`` a phone or if several were measured.  Raises
     :class:`UserError` where the phone that answers is not ``device``.
@@ -118,10 +120,7 @@ def load_profile(device: str, records: Path) -> DeviceProfile | None:
     if not records.is_file():
         return None
     with RecordStore(records) as store:
-        try:
-            return _profile(store, list(store.query(device=device)), device)
-        except NoOfflineCosts:
-            return None
+        return _newest_profile(store, list(store.query(device=device)))
 
 
 def _devices(records: Path) -> list[str]:
@@ -132,10 +131,9 @@ def _devices(records: Path) -> list[str]:
         return sorted({total[0] for total in store.totals()})
 
 
-def _profile(store: RecordStore, records: list[Record], name: str) -> DeviceProfile:
+def _newest_profile(store: RecordStore, records: list[Record]) -> DeviceProfile | None:
     """The newest profile that the records name."""
     profiles = store.profiles()
-    for record in reversed(records):
-        if record.profile in profiles:
-            return DeviceProfile.from_json(profiles[record.profile])
-    raise NoOfflineCosts(f"{store.path} holds no profile of {name}", f"{len(records)} records", _MEASURE)
+    named = (profiles[record.profile] for record in reversed(records) if record.profile in profiles)
+    newest = next(named, None)
+    return None if newest is None else DeviceProfile.from_json(newest)

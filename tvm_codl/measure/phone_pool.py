@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tvm_codl.device.connect import CONNECT_S, TrackerPhones, translate_errors
-from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.device.soc import read_soc
 from tvm_codl.device.spec import Tracker
 from tvm_codl.errors import CodlError, DeviceError
-from tvm_codl.measure.jobs import Event, Job, measure_job
+from tvm_codl.measure.context import Log
 from tvm_codl.measure.settings import Settings
-from tvm_codl.measure.trial import Result, Trial
+from tvm_codl.measure.trial import Event, Job, Result, Trial
 from tvm_codl.measure.worker import Numbered, Worker
 from tvm_codl.records.record import ErrorNo
 
@@ -33,7 +32,6 @@ LOOK_S = 1.0
 ABSENT_S = 5.0
 STOP_S = 10.0
 
-Log = Callable[[str], None]
 MakeWorker = Callable[[Any, Log], Worker]
 
 
@@ -54,21 +52,20 @@ class PhonePool:
     def __init__(self, shelf: Phones, most: int = 16, log: Log = lambda _: None) -> None:
         """Takes the phones that are there.  Raises :class:`DeviceError` where there is none."""
         self._shelf, self._most, self._log = shelf, most, log
-        self.phones: list[Any] = []
+        first = shelf.take()
+        if first is None:
+            raise DeviceError("no phone of this key is free", "", "tvm-codl serve --tracker HOST:PORT --key KEY")
+        self.phones = [first]
+        #: Of all phones; what they measured is recorded under it also after the last has gone.
+        self.profile = first.profile
         while len(self.phones) < most and self._add_phone():
             pass
-        if not self.phones:
-            raise DeviceError("no phone of this key is free", "", "tvm-codl serve --tracker HOST:PORT --key KEY")
 
     def __getattr__(self, name: str) -> Any:
         """Everything else is asked of the first phone."""
         if name.startswith("_") or not self.phones:
             raise AttributeError(name)
         return getattr(self.phones[0], name)
-
-    @property
-    def profile(self) -> DeviceProfile:
-        return self.phones[0].profile
 
     def alive(self) -> bool:
         """Whether there is a phone, and all of them answer."""
@@ -84,9 +81,10 @@ class PhonePool:
         phone = self._shelf.take()
         if phone is None:
             return None
-        if self.phones and _kind(phone) != _kind(self.phones[0]):
+        profile = phone.profile
+        if (profile.name, profile.build_id) != (self.profile.name, self.profile.build_id):
             phone.close()
-            self._log(f"a phone of another kind serves the same key ({phone.profile.name}): no more phones are taken")
+            self._log(f"a phone of another kind serves the same key ({profile.name}): no more phones are taken")
             self._most = len(self.phones)
             return None
         self.phones.append(phone)
@@ -136,7 +134,7 @@ class _Run:
         self.changed = threading.Condition()
         self.held = 0  # slices that phones are working on
         self.ended = False
-        self.found: queue.Queue[Event | BaseException] = queue.Queue()
+        self.results: queue.Queue[Event | BaseException] = queue.Queue()
         self.threads: dict[threading.Thread, Worker] = {}
 
     def events(self) -> Iterator[Event]:
@@ -147,7 +145,7 @@ class _Run:
         alone_since = None
         while True:
             try:
-                event = self.found.get(timeout=0.2)
+                event = self.results.get(timeout=0.2)
             except queue.Empty:
                 if self._done():
                     break
@@ -182,7 +180,7 @@ class _Run:
 
     def _done(self) -> bool:
         with self.changed:
-            return not self.slices and not self.held and self.found.empty()
+            return not self.slices and not self.held and self.results.empty()
 
     def _start_worker(self, phone: Any) -> None:
         number = len(self.threads) + 1
@@ -201,13 +199,12 @@ class _Run:
             path = None
             while (taken := self._take(path)) is not None:
                 path, trials = taken
-                left = dict(trials)
-                number = {trial: region for region, trial in trials}
+                left = {trial: region for region, trial in trials}
                 try:
-                    for event in measure_job(worker, trials, path):
+                    for event in worker.measure(trials, path):
                         for trial in [event.trial] if isinstance(event, Result) else event.trials:
-                            left.pop(number[trial], None)
-                        self.found.put(event)
+                            left.pop(trial, None)
+                        self.results.put(event)
                 except DeviceError as error:
                     if self.ended:
                         return
@@ -220,7 +217,7 @@ class _Run:
                         self.held -= 1
                         self.changed.notify_all()
         except BaseException as error:
-            self.found.put(error)
+            self.results.put(error)
 
     def _take(self, path: Path | None) -> tuple[Path, list[Numbered]] | None:
         """The next slice, of the library at ``path`` if there is one; waits while others may still give theirs back."""
@@ -236,20 +233,20 @@ class _Run:
                 self.changed.wait()
         return None
 
-    def _give_back(self, path: Path, left: dict[int, Trial], worker: Worker) -> None:
-        for region, trial in list(left.items()):
-            if trial == worker.charged:
-                charged = dataclasses.replace(trial, deaths=trial.deaths + 1)
-                left[region] = charged
-                if charged.deaths >= self.settings.tries:
-                    words = f"the phone went away {charged.deaths} times while it ran"
-                    self.found.put(Result(charged, (), ErrorNo.RUNTIME_DEVICE, words))
-                    del left[region]
+    def _give_back(self, path: Path, left: dict[Trial, int], worker: Worker) -> None:
+        trials = [(region, trial) for trial, region in left.items() if trial != worker.charged]
+        if worker.charged in left:
+            charged = dataclasses.replace(worker.charged, deaths=worker.charged.deaths + 1)
+            if charged.deaths >= self.settings.tries:
+                words = f"the phone went away {charged.deaths} times while it ran"
+                self.results.put(Result(charged, (), ErrorNo.RUNTIME_DEVICE, words))
+            else:
+                trials.insert(0, (left[worker.charged], charged))  # it was the next to run
         worker.charged = None
         worker.journal.leave()  # what it was charged with is tried, or recorded, by this process
-        if left:
+        if trials:
             with self.changed:
-                self.slices.appendleft((path, list(left.items())))
+                self.slices.appendleft((path, trials))
 
     def _look_for_more(self) -> None:
         while not self.ended:
@@ -261,7 +258,3 @@ class _Run:
                     self._start_worker(phone)
                     continue
             time.sleep(LOOK_S)
-
-
-def _kind(phone: Any) -> tuple[str, str]:
-    return phone.profile.name, phone.profile.build_id

@@ -18,7 +18,7 @@ from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import CodlError, DeviceError, UserError
 from tvm_codl.kernels.toolchain import Toolchain
 from tvm_codl.measure.choices import check_settings
-from tvm_codl.measure.context import Log
+from tvm_codl.measure.context import Context, Log
 from tvm_codl.measure.worker import open_remote
 from tvm_codl.paths import cache_dir
 from tvm_codl.plan.adaptive import StatePlan
@@ -106,6 +106,12 @@ def libraries_for(prepared: Prepared, plans: Mapping[str, Plan], tools: Toolchai
             path = jobs[index][0]
             log(f"built {path.name} ({path.stat().st_size / 1e6:.0f} MB)")
     return paths
+
+
+def open_plans(prepared: Prepared, plans: Mapping[str, Plan], context: Context) -> dict[str, CoModule]:
+    """The libraries of plans, by the plans' names, ready to run on the phone."""
+    paths = libraries_for(prepared, plans, context.tools, context.log)
+    return {name: open_library(path, context.phone) for name, path in paths.items()}
 
 
 def open_library(path: Path, phone: Any, sharing: str = "auto") -> CoModule:

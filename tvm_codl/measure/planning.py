@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from tvm_codl.device.power import Power
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
@@ -66,8 +68,8 @@ def validate_adaptive(prepared: Prepared, plans: Sequence[StatePlan], context: C
         build_adaptive_library(prepared, racing, context.profile, context.tools, path, context.log)
         module = open_library(path, context.phone)
         module.run(prepared.model.sample_inputs())
-        busy = time_when_busy(module, context.phone, range(len(candidates)))
-    medians = {place: busy.median(number) for number, place in enumerate(candidates)}
+        samples = time_when_busy(module, context.phone, range(len(candidates)))
+    medians = {place: float(np.median(samples[number])) for number, place in enumerate(candidates)}
     for place, ms in medians.items():
         context.log(f"{plans[place].name}: {ms:.2f} ms while the CPU is busy")
     return choose_busy_plan(plans, medians)

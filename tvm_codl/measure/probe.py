@@ -9,6 +9,7 @@ import msgspec
 
 from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.graph.split import Axis, NoSplit, Piece, piece, whole
+from tvm_codl.plan.candidates import PROCESSORS
 from tvm_codl.plan.plan import Placement
 from tvm_codl.records.record import Processor, Record
 from tvm_codl.records.workload import Workload
@@ -35,12 +36,8 @@ class Probe(msgspec.Struct, frozen=True):
 
 def whole_probes(graph: OpGraph) -> list[Probe]:
     """Every distinct operator on both processors."""
-    found: dict[tuple[str, Processor], Probe] = {}
-    for operator in graph.operators:
-        key = Workload.of(operator, graph).key
-        for processor in ("cpu", "gpu"):
-            found.setdefault((key, processor), Probe(operator.id, processor, key))
-    return list(found.values())
+    wholes = [(operator.id, Workload.of(operator, graph).key) for operator in graph.operators]
+    return _distinct(Probe(id, processor, key) for id, key in wholes for processor in PROCESSORS)
 
 
 def split_probes(
@@ -48,15 +45,12 @@ def split_probes(
 ) -> list[Probe]:
     """Both pieces of each split ``(operator id, placement)``; equal pieces once."""
     operators = {o.id: o for o in graph.operators}
-    found: dict[tuple[str, Processor], Probe] = {}
-    for id, placement in placements:
-        if placement.on != "split":
-            continue
-        parts = placement.parts(axes[id][placement.axis].extent)
-        for processor, (lo, hi) in zip(("cpu", "gpu"), parts, strict=True):
-            key = Workload.of(operators[id], graph, placement.axis, lo, hi).key
-            found.setdefault((key, processor), Probe(id, processor, key, placement.axis, lo, hi))  # type: ignore[arg-type]
-    return list(found.values())
+    return _distinct(
+        Probe(id, processor, Workload.of(operators[id], graph, place.axis, lo, hi).key, place.axis, lo, hi)
+        for id, place in placements
+        if place.on == "split"
+        for processor, lo, hi in place.pieces(axes[id])
+    )
 
 
 def failed_probes(graph: OpGraph, records: Iterable[Record]) -> list[Probe]:
@@ -66,7 +60,7 @@ def failed_probes(graph: OpGraph, records: Iterable[Record]) -> list[Probe]:
     for operator in graph.operators:
         key = Workload.of(operator, graph).key
         heads.setdefault(key[: key.rindex('"cut":')], operator)
-    found: dict[tuple[str, Processor], Probe] = {}
+    probes = []
     for record in records:
         head = record.workload.rpartition('"cut":')[0]
         if record.ok or head not in heads:
@@ -74,6 +68,13 @@ def failed_probes(graph: OpGraph, records: Iterable[Record]) -> list[Probe]:
         operator, part = heads[head], record.piece
         with contextlib.suppress(NoSplit):
             if Workload.of(operator, graph, part.axis, part.lo, part.hi).key == record.workload:
-                probe = Probe(operator.id, record.processor, record.workload, part.axis, part.lo, part.hi)
-                found.setdefault((probe.key, probe.processor), probe)
-    return list(found.values())
+                probes.append(Probe(operator.id, record.processor, record.workload, part.axis, part.lo, part.hi))
+    return _distinct(probes)
+
+
+def _distinct(probes: Iterable[Probe]) -> list[Probe]:
+    """The first probe of each key and processor."""
+    first: dict[tuple[str, Processor], Probe] = {}
+    for probe in probes:
+        first.setdefault((probe.key, probe.processor), probe)
+    return list(first.values())

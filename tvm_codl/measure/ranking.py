@@ -6,7 +6,6 @@ Meant for variants of one network (pruned, searched) that are too many to measur
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,12 +20,12 @@ from tvm_codl.measure.context import Context
 from tvm_codl.measure.interleave import calm_down, rounds
 from tvm_codl.measure.learning import model_fitter
 from tvm_codl.measure.measurer import Measurer
-from tvm_codl.measure.plan_libraries import libraries_for, open_library
+from tvm_codl.measure.plan_libraries import open_plans
 from tvm_codl.measure.planning import make_plan
 from tvm_codl.measure.probe import Probe, whole_probes
 from tvm_codl.measure.transfers import measure_transfers
 from tvm_codl.plan.candidates import Axes, candidates
-from tvm_codl.plan.plan import Placement, Plan
+from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.search import search
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
@@ -56,7 +55,7 @@ def rank_models(
     records, seeded = context.records(), 0
     if len(records) < FEWEST_RECORDS:
         log(f"{len(records)} records of {context.device} in this build: measuring some whole operators")
-        for name, probes in seeds(networks, SEEDS).items():
+        for name, probes in choose_seeds(networks, SEEDS).items():
             seeded += len(Measurer.of(networks[name], context).measure(probes))
         records = context.records()
     sharing = measure_transfers(context.phone, tools.cpu, tools.gpu)
@@ -75,31 +74,31 @@ def rank_models(
     return msgspec.structs.replace(ranking, measured=measured, agreement=order)
 
 
-def seeds(networks: Mapping[str, Prepared], most: int) -> dict[str, list[Probe]]:
+def choose_seeds(networks: Mapping[str, Prepared], most: int) -> dict[str, list[Probe]]:
     """Whole operators to learn a phone's speed from: of each network the same number, evenly over their FLOPs."""
     share = max(1, most // len(networks))
     seen: set[str] = set()
-    found: dict[str, list[Probe]] = {}
+    seeds: dict[str, list[Probe]] = {}
     for name, network in networks.items():
         flops = {o.id: o.flops for o in network.graph.operators}
         probes = sorted((p for p in whole_probes(network.graph) if p.key not in seen), key=lambda p: flops[p.operator])
         pairs = [p for p in probes if p.processor == "cpu"]
         chosen = {pairs[int(i)].key for i in np.linspace(0, len(pairs) - 1, min(share, len(pairs))).round()}
         seen |= chosen
-        found[name] = [p for p in probes if p.key in chosen]
-    return {name: probes for name, probes in found.items() if probes}
+        seeds[name] = [p for p in probes if p.key in chosen]
+    return {name: probes for name, probes in seeds.items() if probes}
 
 
 def predict(name: str, graph: OpGraph, axes: Axes, model: CostModel, sharing: TransferCost) -> Predicted:
     """A network's latency on each processor alone and under the best plan by prediction."""
-    found = search(graph, candidates(graph, axes, model), sharing, axes, name)
+    best = search(graph, candidates(graph, axes, model), sharing, axes, name)
     wholes = [Workload.of(o, graph) for o in graph.operators]
     times = np.minimum(model.predict(wholes, "cpu"), model.predict(wholes, "gpu"))
-    known = np.array([any(model.measured(w, p) for p in ("cpu", "gpu")) for w in wholes])
-    sigma = _sigma(graph, axes, found.plan, model)
-    share = float(times[known].sum() / times.sum()) if times.sum() > 0 else 0.0
+    measured = np.array([any(model.measured(w, p) for p in ("cpu", "gpu")) for w in wholes])
+    sigma = _sigma(graph, axes, best.plan, model)
+    share = float(times[measured].sum() / times.sum()) if times.sum() > 0 else 0.0
     return Predicted(
-        name, len(graph.operators), found.cpu_only_ms, found.gpu_only_ms, found.plan.predicted_ms, sigma, share
+        name, len(graph.operators), best.cpu_only_ms, best.gpu_only_ms, best.plan.predicted_ms, sigma, share
     )
 
 
@@ -110,7 +109,7 @@ def _sigma(graph: OpGraph, axes: Axes, plan: Plan, model: CostModel) -> float:
     """
     pieces: dict[Processor, list[tuple[int, Workload]]] = {"cpu": [], "gpu": []}
     for node, (operator, planned) in enumerate(zip(graph.operators, plan.operators, strict=True)):
-        for processor, lo, hi in _parts(planned.placement, axes.get(operator.id, {})):
+        for processor, lo, hi in planned.placement.pieces(axes.get(operator.id, {})):
             workload = Workload.of(operator, graph, planned.placement.axis, lo, hi)
             pieces[processor].append((node, workload))
     slower: dict[int, tuple[float, float, tuple[Processor, str]]] = {}
@@ -127,21 +126,11 @@ def _sigma(graph: OpGraph, axes: Axes, plan: Plan, model: CostModel) -> float:
     return float(np.sqrt(sum(error**2 for error in together.values())))
 
 
-def _parts(placement: Placement, axes: Mapping[str, Any]) -> list[tuple[Processor, int, int]]:
-    if placement.on != "split":
-        return [(placement.on, 0, 0)]
-    cpu, gpu = placement.parts(axes[placement.axis].extent)
-    return [("cpu", *cpu), ("gpu", *gpu)]
-
-
 def _measure(
     networks: Mapping[str, Prepared], plans: Mapping[str, Plan], context: Context, repeat: int
 ) -> tuple[Measured, ...]:
     """Runs all networks in turn, so that the phone's drift affects all alike; the fastest first."""
-    modules = {}
-    for name, prepared in networks.items():
-        path = libraries_for(prepared, {name: plans[name]}, context.tools, context.log)[name]
-        modules[name] = open_library(path, context.phone)
+    modules = {name: open_plans(prepared, {"": plans[name]}, context)[""] for name, prepared in networks.items()}
     relative = {}
     for name, module in modules.items():
         inputs = networks[name].model.sample_inputs()

@@ -14,8 +14,8 @@ from tvm_codl.errors import UserError
 from tvm_codl.measure.answers import FLOAT16_TOLERANCE, TOLERANCE, answer_errors
 from tvm_codl.measure.choices import Ratio, check_settings, choose, offered, varied
 from tvm_codl.measure.context import Context
-from tvm_codl.measure.interleave import RUNS, calm_down
-from tvm_codl.measure.plan_libraries import libraries_for, open_library
+from tvm_codl.measure.interleave import calm_down, sample
+from tvm_codl.measure.plan_libraries import open_plans
 from tvm_codl.plan.plan import Plan
 from tvm_codl.records.settings import DEFAULT, Settings
 from tvm_codl.relay.prepared import Prepared
@@ -40,30 +40,29 @@ class SettingLibraries:
         wanted = self.modules[DEFAULT.words()].run(self.inputs)
         for field, bound in (("gpu_float", FLOAT16_TOLERANCE), ("gpu_memory", TOLERANCE)):
             others = [varied(DEFAULT, field, value) for value in self.offers.pop(field, ())]
-            if right := [one for one in others if one is not None and self._right(one, wanted, bound)]:
-                self.offers[field] = [getattr(one, field) for one in right]
+            if right := [each for each in others if each is not None and self._is_right(each, wanted, bound)]:
+                self.offers[field] = [getattr(each, field) for each in right]
         once = max(float(np.median(module.benchmark(1, 5))) for module in self.modules.values())
         self.number = math.ceil(SAMPLE_MS / max(once, 1e-3))
         calm_down()
 
     def _open(self, settings: Settings) -> CoModule:
         plan = msgspec.structs.replace(self._plan, settings=settings)
-        paths = libraries_for(self._prepared, {"": plan}, self._context.tools, self._context.log)
-        return open_library(paths[""], self._context.phone)
+        return open_plans(self._prepared, {"": plan}, self._context)[""]
 
-    def _right(self, one: Settings, wanted: list[np.ndarray], bound: float) -> bool:
+    def _is_right(self, settings: Settings, wanted: list[np.ndarray], bound: float) -> bool:
         """Whether the library of these settings runs on the phone, with an answer that is as near as ``bound``."""
         try:
-            module = self._open(one)
-            found = answer_errors(module.run(self.inputs), wanted)[1]
-        except (UserError, tvm.error.TVMError) as error:
-            self._context.log(f"{one.words()} is not offered: {str(error).strip().splitlines()[-1][:200]}")
+            module = self._open(settings)
+            error = answer_errors(module.run(self.inputs), wanted)[1]
+        except (UserError, tvm.error.TVMError) as failure:
+            self._context.log(f"{settings.words()} is not offered: {str(failure).strip().splitlines()[-1][:200]}")
             return False
-        self._context.log(f"{one.words()} changes an output by at most {found:.2e} of its largest value")
-        if found > bound:
+        self._context.log(f"{settings.words()} changes an output by at most {error:.2e} of its largest value")
+        if error > bound:
             self._context.log(f"that is more than {bound:g}: it is not offered")
             return False
-        self.modules[one.words()] = module
+        self.modules[settings.words()] = module
         return True
 
     def run(self, wanted: Sequence[Settings], rounds: int) -> Mapping[Settings, Sequence[float]]:
@@ -72,7 +71,7 @@ class SettingLibraries:
             for settings in wanted:
                 module = self.modules[library_of(settings).words()]
                 module.apply(settings)
-                samples[settings] += module.benchmark(self.number, 1 + RUNS)[1:]
+                samples[settings] += sample(module, number=self.number)
         return samples
 
 
@@ -95,11 +94,21 @@ def search_settings(prepared: Prepared, plan: Plan, context: Context) -> tuple[P
 def parse_settings(text: str) -> Settings | None:
     """What ``--settings`` says: ``default``; ``auto`` (None: to be measured); else a JSON file.
 
-    Raises :class:`UserError` for a file that holds no settings.
+    Raises :class:`UserError` where the file cannot be read or holds no settings.
     """
     if text == "auto":
         return None
-    return DEFAULT if text == "default" else read_settings(Path(text))
+    if text == "default":
+        return DEFAULT
+    path = Path(text)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Settings)
+    except OSError as error:
+        why, next = error.strerror or str(error), "--settings auto, default, or a JSON file"
+        raise UserError(f"the settings {path} cannot be read", why, next) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        fields = ", ".join(Settings.__struct_fields__)
+        raise UserError(f"{path} holds no settings", str(error), f"a JSON object with any of {fields}") from error
 
 
 def apply_settings(prepared: Prepared, plan: Plan, settings: Settings | None, context: Context) -> Plan:
@@ -111,18 +120,3 @@ def apply_settings(prepared: Prepared, plan: Plan, settings: Settings | None, co
         return search_settings(prepared, plan, context)[0]
     check_settings(settings, context.profile)
     return msgspec.structs.replace(plan, settings=settings)
-
-
-def read_settings(path: Path) -> Settings:
-    """Raises :class:`UserError` where the file cannot be read or holds no settings."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Settings)
-    except OSError as error:
-        raise UserError(
-            f"the settings {path} cannot be read",
-            error.strerror or str(error),
-            "--settings auto, default, or a JSON file",
-        ) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        fields = ", ".join(Settings.__struct_fields__)
-        raise UserError(f"{path} holds no settings", str(error), f"a JSON object with any of {fields}") from error

@@ -9,6 +9,7 @@ import itertools
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,10 +18,10 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value
+from tvm_codl.build.dataflow import Argument, Dataflow
 from tvm_codl.build.library import Library, build_dataflow
 from tvm_codl.cost.transfers import TransferCost
-from tvm_codl.measure.contention import measure_contention
+from tvm_codl.measure.contention import Program, increment, measure_contention
 from tvm_codl.measure.worker import open_remote
 
 ROUNDS = 8
@@ -35,13 +36,11 @@ Span = dict[str, Any]
 
 def chain(shape: tuple[int, ...], processors: Sequence[str]) -> Dataflow:
     """One after the other, each on its processor: additions of one to a tensor of ``shape``."""
-    roots = [Root(shape, "float32", "x")]
-    regions = []
+    program = Program()
+    x = last = program.tensor(shape, "x")
     for k, processor in enumerate(processors):
-        function = _function(shape, lambda x: relay.add(x, relay.const(1.0)))
-        roots.append(Root(shape, "float32"))
-        regions.append(Region(f"{processor}_{k}", processor, "", function, [Argument(Value(k))], [Value(k + 1)]))
-    return Dataflow(roots, regions, [("x", Value(0))], [Argument(Value(len(processors)))])
+        last = program.add(f"{processor}_{k}", processor, increment, last)
+    return Dataflow(program.roots, program.regions, [("x", x)], [Argument(last)])
 
 
 def ping_pong(shape: tuple[int, ...], rounds: int) -> Dataflow:
@@ -54,31 +53,22 @@ def readers(shape: tuple[int, ...], rounds: int) -> Dataflow:
 
     Regions are named by who reads: ``cpu_read_0``, ``gpu_read_0``, ...
     """
-    roots = [Root(shape, "float32", "x")]
-    regions: list[Region] = []
-    small = (1, shape[1] // 2, shape[2] // 2, shape[3])
+    program = Program()
+    x = last = program.tensor(shape, "x")
+    pool = partial(relay.nn.max_pool2d, pool_size=(2, 2), strides=(2, 2), layout="NHWC")
     for k in range(rounds):
         for writer, reader in (("gpu", "cpu"), ("cpu", "gpu")):
-            write = _function(shape, lambda x: relay.add(x, relay.const(1.0)))
-            roots.append(Root(shape, "float32"))
-            written = Value(len(roots) - 1)
-            regions.append(Region(f"{writer}_write_{k}", writer, "", write, [Argument(Value(0))], [written]))
-            read = _function(shape, lambda x: relay.nn.max_pool2d(x, (2, 2), (2, 2), layout="NHWC"))
-            roots.append(Root(small, "float32"))
-            result = Value(len(roots) - 1)
-            regions.append(Region(f"{reader}_read_{k}", reader, "", read, [Argument(written)], [result]))
-    return Dataflow(roots, regions, [("x", Value(0))], [Argument(Value(len(roots) - 1))])
+            written = program.add(f"{writer}_write_{k}", writer, increment, x)
+            last = program.add(f"{reader}_read_{k}", reader, pool, written)
+    return Dataflow(program.roots, program.regions, [("x", x)], [Argument(last)])
 
 
 def relayouts(shape: tuple[int, ...]) -> Dataflow:
     """One copy of a tensor into "channels outermost" on each processor."""
-    roots, regions = [], []
+    program = Program()
     for processor in ("cpu", "gpu"):
-        function = _function(shape, relay.nn.relu)
-        roots += [Root(shape, "float32"), Root(shape, "float32", outer=len(shape) - 1)]
-        inputs = [Argument(Value(len(roots) - 2))]
-        regions.append(Region(f"{processor}_layout", processor, "", function, inputs, [Value(len(roots) - 1)]))
-    return Dataflow(roots, regions, [], [])
+        program.add(f"{processor}_layout", processor, relay.nn.relu, program.tensor(shape), len(shape) - 1)
+    return Dataflow(program.roots, program.regions, [], [])
 
 
 def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target) -> TransferCost:
@@ -128,11 +118,12 @@ def pauses(run: Iterable[Span], processor: str, after: str) -> float:
     """Milliseconds, the median over the kernels of ``processor`` but the first: from the end of the last kernel that
     ``after`` ended before, until it starts.  0 for a run without such kernels."""
     kernels = sorted((s for s in run if s["kind"] == "kernel"), key=lambda s: s["start_us"])
-    found = []
-    for before, next in itertools.pairwise(kernels):
-        if before["processor"] == after and next["processor"] == processor:
-            found.append(max(next["start_us"] - before["end_us"], 0.0) / 1e3)
-    return median(found) if found else 0.0
+    waits = [
+        max(next["start_us"] - before["end_us"], 0.0) / 1e3
+        for before, next in itertools.pairwise(kernels)
+        if before["processor"] == after and next["processor"] == processor
+    ]
+    return median(waits) if waits else 0.0
 
 
 def start(run: Iterable[Span]) -> float:
@@ -157,11 +148,6 @@ def _far(module: Any, runs: Sequence[Iterable[Span]], processor: str) -> float:
         s["end_us"] - s["start_us"] for run in runs for s in run if s["region"].startswith(f"{processor}_read")
     )
     return max(inside / 1e3 - alone, 0.0)
-
-
-def _function(shape: tuple[int, ...], body: Any) -> relay.Function:
-    x = relay.var("x", shape=shape)
-    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], body(x))))["main"]
 
 
 def _megabytes(shape: tuple[int, ...]) -> float:

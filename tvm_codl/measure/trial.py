@@ -1,8 +1,10 @@
-"""A candidate on its way through a measurement, and what came of it."""
+"""Candidates on their way through a measurement, and what came of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tvm_codl.measure.probe import Probe
 from tvm_codl.records.record import ErrorNo
@@ -30,3 +32,23 @@ class Result:
     times_ms: tuple[float, ...] = ()
     failure: ErrorNo = ErrorNo.NO_ERROR
     error: str = ""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Region ``i`` of the library at ``path`` is ``trials[i]``."""
+
+    path: Path
+    trials: Sequence[Trial]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A phone could not load the library of these trials; build it again in smaller parts."""
+
+    trials: Sequence[Trial]
+    failure: ErrorNo
+    words: str
+
+
+Event = Result | Refused

@@ -15,7 +15,7 @@ from tvm_codl.kernels.tuner.runner import BatchRunner
 from tvm_codl.kernels.tuner.trials import Trials
 from tvm_codl.kernels.tuner.tune import KernelTuner, Settings, Tuned
 from tvm_codl.measure.context import Context
-from tvm_codl.measure.wanted_kernels import Kernel, kernels, network_probes, plan_probes
+from tvm_codl.measure.wanted_kernels import kernels, network_probes, plan_probes
 from tvm_codl.plan.plan import Plan
 from tvm_codl.relay.prepared import Prepared
 
@@ -65,14 +65,12 @@ def tune_kernels(
     """
     tools, phone, log = context.tools, context.phone, context.log
     targets = {"cpu": tools.cpu, "gpu": tools.gpu}
-    probes = (
-        network_probes(prepared.graph, processors)
-        if plan is None
-        else plan_probes(plan, prepared.graph, prepared.axes, processors)
-    )
-    found = kernels(prepared.graph, probes, targets)
-    chosen = _worth(found) if plan is not None else found
-    log(f"{len(chosen)} kernels to tune" + (f", {len(found) - len(chosen)} take too little time" if plan else ""))
+    graph = prepared.graph
+    probes = plan_probes(plan, graph, prepared.axes, processors) if plan else network_probes(graph, processors)
+    wanted = kernels(graph, probes, targets)
+    shortest = WORTH_TUNING * sum(kernel.ms for kernel in wanted) if plan is not None else 0.0
+    chosen = [kernel for kernel in wanted if kernel.ms >= shortest]
+    log(f"{len(chosen)} kernels to tune" + (f", {len(wanted) - len(chosen)} take too little time" if plan else ""))
     deadline = time.monotonic() + 60 * minutes if minutes else float("inf")
     tuned: list[Tuned] = []
     finished = left = failed = 0
@@ -103,8 +101,3 @@ def tune_kernels(
     if failed:
         log(f"of {failed} kernels no configuration runs: the errors are in {trials_beside(output)}")
     return Report(str(output), str(trials_beside(output)), tuple(tuned), finished, left, failed)
-
-
-def _worth(found: Sequence[Kernel]) -> list[Kernel]:
-    total = sum(kernel.ms for kernel in found)
-    return [kernel for kernel in found if kernel.ms >= WORTH_TUNING * total]

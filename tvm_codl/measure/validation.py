@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from tvm_codl.measure.context import Context
-from tvm_codl.measure.interleave import RUNS, Interleaving, calm_down
-from tvm_codl.measure.plan_libraries import libraries_for, open_library
+from tvm_codl.measure.context import Context, Log
+from tvm_codl.measure.interleave import RUNS, calm_down, rounds, start
+from tvm_codl.measure.plan_libraries import open_plans
 from tvm_codl.plan.candidates import PROCESSORS
 from tvm_codl.plan.measured import calibrate_network, record_of
 from tvm_codl.plan.plan import Plan
@@ -24,7 +24,6 @@ from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.shortlist import ShortlistEntry, origins
 from tvm_codl.relay.prepared import Prepared
 
-Log = Callable[[str], None]
 Samples = dict[str, list[float]]
 
 #: Seconds for all rounds of one network, beyond the fewest that say anything.
@@ -42,11 +41,9 @@ REPEATS = 3
 
 
 class Validation(msgspec.Struct, frozen=True):
-    """``samples`` in ms of all plans; the ``leaders`` are those of the last stage, whose samples come from the same
-    rounds; ``first`` is the plan to take."""
+    """``samples`` in ms of all plans; ``first`` is the plan to take."""
 
     samples: Samples
-    leaders: tuple[str, ...]
     first: str
 
     def median(self, name: str) -> float:
@@ -72,12 +69,10 @@ def validate(
             log(f"not tried on the {on} alone, which does not run every operator")
     log(f"validating on the phone: {origins(shortlist) or 'each processor alone'}")
     plans = {**singles, **{each.origin: each.plan for each in shortlist}}
-    paths = libraries_for(prepared, plans, tools, log)
-    modules = {name: open_library(path, context.phone) for name, path in paths.items()}
-    libraries = Interleaving(modules, prepared.model.sample_inputs())
-    libraries.start()
+    modules = open_plans(prepared, plans, context)
+    start(modules, prepared.model.sample_inputs())
     result = halve_successively(
-        lambda names, n: libraries.rounds(n, names),
+        lambda names, repeat: rounds({name: modules[name] for name in names}, repeat),
         {name: plan.predicted_ms for name, plan in plans.items()},
         singles,
         log,
@@ -128,7 +123,7 @@ def halve_successively(
         if stage + 1 < len(SHARES):
             racing = leaders(samples, racing, predicted_ms, singles)
     for _ in range(REPEATS - 1):
-        medians = {name: float(np.median(samples[name])) for name in racing}
+        medians = _medians(samples, racing)
         first = choose(medians, predicted_ms)
         split = min((n for n in racing if n not in singles), key=medians.__getitem__, default=None)
         if split is None or len(racing) < 2:
@@ -146,8 +141,7 @@ def halve_successively(
             _add(samples, run(racing, _count(2, samples, racing, seconds)))
         else:
             break
-    medians = {name: float(np.median(samples[name])) for name in racing}
-    return Validation(samples, tuple(racing), choose(medians, predicted_ms))
+    return Validation(samples, choose(_medians(samples, racing), predicted_ms))
 
 
 def leaders(
@@ -157,7 +151,8 @@ def leaders(
     singles: Collection[str],
 ) -> list[str]:
     """The faster half of the splits, two at least, and the faster single processor, in the order of ``racing``."""
-    order = sorted(racing, key=lambda name: (float(np.median(samples[name])), predicted_ms[name]))
+    medians = _medians(samples, racing)
+    order = sorted(racing, key=lambda name: (medians[name], predicted_ms[name]))
     splits = [name for name in order if name not in singles]
     kept = {*splits[: max(2, math.ceil(len(splits) / 2))], *[name for name in order if name in singles][:1]}
     return [name for name in racing if name in kept]
@@ -183,6 +178,10 @@ def is_unsure(samples: Sequence[Sequence[float]], tie: float = TIE) -> bool:
     return math.log1p(tie) < abs(float(np.median(ratio))) < 2 * error
 
 
+def _medians(samples: Mapping[str, Sequence[float]], names: Sequence[str]) -> dict[str, float]:
+    return {name: float(np.median(samples[name])) for name in names}
+
+
 def _lead(samples: Mapping[str, Sequence[float]], name: str, other: str) -> float:
     return float(np.median(samples[other]) / np.median(samples[name]))
 
@@ -193,7 +192,6 @@ def _add(samples: Samples, new: Mapping[str, Sequence[float]]) -> None:
 
 
 def _count(stage: int, samples: Samples, racing: Sequence[str], seconds: float) -> int:
-    """Rounds of a stage."""
-    # One run of a round is not counted.
-    round_s = sum(float(np.median(samples[name])) for name in racing) * (RUNS + 1) / 1e3
+    """Rounds of a stage.  One run of a round is not counted."""
+    round_s = sum(_medians(samples, racing).values()) * (RUNS + 1) / 1e3
     return int(np.clip(SHARES[stage] * seconds / round_s, FEWEST[stage], MOST[stage]))

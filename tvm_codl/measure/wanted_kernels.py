@@ -43,21 +43,15 @@ def plan_probes(
     plan: Plan, graph: OpGraph, axes: Mapping[int, Mapping[str, Axis]], processors: Iterable[str]
 ) -> list[tuple[Probe, float]]:
     """The pieces of a verified plan, each with its predicted time in ms."""
-    found = []
+    probes = []
     for planned in plan.operators:
         operator, place = graph.operators[planned.operator], planned.placement
-        if place.on == "split":
-            extent = axes[operator.id][place.axis].extent
-            cpu, gpu = place.parts(extent)
-            parts = [("cpu", *cpu), ("gpu", *gpu)]
-        else:
-            parts = [(place.on, 0, 0)]
-        for processor, lo, hi in parts:
+        for processor, lo, hi in place.pieces(axes.get(operator.id, {})):
             if processor in set(processors):
                 key = Workload.of(operator, graph, place.axis, lo, hi).key
                 ms = planned.planned_ms or {"cpu": planned.cpu_ms, "gpu": planned.gpu_ms}[processor]
-                found.append((Probe(operator.id, processor, key, place.axis, lo, hi), ms))  # type: ignore[arg-type]
-    return found
+                probes.append((Probe(operator.id, processor, key, place.axis, lo, hi), ms))
+    return probes
 
 
 def kernels(
@@ -76,8 +70,8 @@ def kernels(
         for workload in asked[place]:
             key = (probe.processor, workload)
             times[key] = times.get(key, 0.0) + ms / len(asked[place])
-    found = [Kernel(processor, workload, ms) for (processor, workload), ms in times.items()]
-    return sorted(found, key=lambda kernel: -kernel.ms)
+    distinct = [Kernel(processor, workload, ms) for (processor, workload), ms in times.items()]
+    return sorted(distinct, key=lambda kernel: -kernel.ms)
 
 
 class _Placeholders:

@@ -16,10 +16,11 @@ from tvm_codl.device.deadline import TimeUp
 from tvm_codl.device.recovery import Lost, Recovery
 from tvm_codl.errors import CodlError, DeviceError
 from tvm_codl.measure.baseline import Baseline, Verdict
+from tvm_codl.measure.context import Log
 from tvm_codl.measure.journal import Entry, Journal
 from tvm_codl.measure.sampling import samples
 from tvm_codl.measure.settings import Settings
-from tvm_codl.measure.trial import Result, Trial
+from tvm_codl.measure.trial import Event, Refused, Result, Trial
 from tvm_codl.records.record import ErrorNo, Processor
 from tvm_codl.runtime.comodule import CoModule
 
@@ -30,11 +31,10 @@ LOSSES = 16
 REPEATS = 2
 BASELINE_SAMPLES, BASELINE_MS = 5, 1.0
 
-Log = Callable[[str], None]
 #: A region of a library, and the trial that it is.
 Numbered = tuple[int, Trial]
-#: The library of the known operators, and the region of each processor's.
-Known = tuple[Path, Mapping[Processor, int]]
+#: The library of the baseline's operators, and the region of each processor's.
+BaselineLibrary = tuple[Path, Mapping[Processor, int]]
 
 
 class Unloadable(Exception):
@@ -49,7 +49,7 @@ class Worker:
     """A phone, its baseline and its journal.
 
     ``phone`` offers ``remote``, ``cpu``, ``opened``, ``alive()``, ``drop()`` and ``reopen(patience_s, log)``, as
-    :class:`~tvm_codl.device.connect.Phone` does; ``entry`` names a trial in the journal; without ``known`` nobody looks
+    :class:`~tvm_codl.device.connect.Phone` does; ``entry`` names a trial in the journal; without ``baseline`` nobody looks
     whether the phone keeps its speed.
     """
 
@@ -60,14 +60,14 @@ class Worker:
         log: Log,
         journal: Journal,
         entry: Callable[[Trial], Entry],
-        known: Known | None = None,
+        baseline: BaselineLibrary | None = None,
     ) -> None:
         self.phone, self.settings, self.log, self.journal, self.entry = phone, settings, log, journal, entry
-        self.known = known
+        self.baseline = baseline
         self.patience_s = settings.patience_s
         #: The trial with which the phone was lost for good.
         self.charged: Trial | None = None
-        self._baseline = Baseline(self._known_times, settings, log, time.sleep)
+        self._drift = Baseline(self._time_baseline, settings, log, time.sleep)
         self._unchecked = settings.baseline_every
         self._recovery = Recovery(phone, LOSSES, log)
         self._lost_looks = 0
@@ -78,12 +78,12 @@ class Worker:
         self.stopped = True
         self.phone.drop()
 
-    def measure(self, trials: Sequence[Numbered], path: Path) -> Iterator[Result]:
+    def measure(self, trials: Sequence[Numbered], path: Path) -> Iterator[Event]:
         """Times ``trials``, regions of the library at ``path``.  One comes again where the phone turned out to have been
-        slow: the later result counts.
+        slow: the later result counts.  Where the library cannot be loaded, those without a result are refused.
 
-        Raises :class:`Unloadable` where the library cannot be loaded, and :class:`DeviceError` where the phone does not
-        come back; trials that have not come yet are then still to be measured.
+        Raises :class:`DeviceError` where the phone does not come back; trials that have not come yet are then still to be
+        measured.
         """
         waiting = deque(trials)
         deaths: Counter[int] = Counter({region: trial.deaths for region, trial in trials})
@@ -101,7 +101,11 @@ class Worker:
                 except Lost as lost:
                     self._recover(lost)
                     continue
-                again = [one for one in again if repeats[one[0]] < REPEATS]
+                except Unloadable as error:
+                    if left := [trial for region, trial in trials if (region, trial) not in finished]:
+                        yield Refused(left, error.failure, error.words)
+                    return
+                again = [(region, trial) for region, trial in again if repeats[region] < REPEATS]
                 repeats.update(region for region, _ in again)
                 waiting.extendleft(reversed(again))
                 if not waiting:
@@ -111,19 +115,15 @@ class Worker:
                 try:
                     result = Result(trial, self._timed(module, region, trial))
                 except Lost as lost:
-                    self.charged = trial
                     deaths[region] += 1
-                    self._recover(lost)
-                    self.charged = None
+                    self._recover(lost, trial)
                     if deaths[region] < self.settings.tries:
                         continue  # it is the first to run in the new session
                     words = f"the phone's session ended {deaths[region]} times while it ran: {lost}"
                     result = Result(trial, (), ErrorNo.RUNTIME_DEVICE, words)
                 except TimeUp as late:
                     self.log(f"operator {trial.probe.operator} on the {trial.probe.processor}: {late}; it is given up")
-                    self.charged = trial
-                    self._recover(late)
-                    self.charged = None
+                    self._recover(late, trial)
                     result = Result(trial, (), ErrorNo.RUN_TIMEOUT, f"the run was {late}")
                 except tvm.error.TVMError as error:
                     result = Result(trial, (), ErrorNo.RUNTIME_DEVICE, last_line(error))
@@ -148,23 +148,23 @@ class Worker:
 
     def _doubtful(self, unsure: list[Numbered], finished: list[Numbered], last: bool) -> list[Numbered]:
         """The trials whose times the baseline no longer vouches for; looks only when it is time to."""
-        if self.known is None:
+        if self.baseline is None:
             unsure.clear()
             return []
         if not last and self._unchecked < self.settings.baseline_every:
             return []
-        verdict = self._baseline.check()
+        verdict = self._drift.check()
         self._unchecked = 0
         again = list(finished if verdict is Verdict.FASTER else unsure if verdict is Verdict.RECOVERED else ())
         if verdict is not Verdict.SLOW or last:
             unsure.clear()
         return again
 
-    def _known_times(self) -> dict[Processor, float]:
-        """The known operators' times with warm caches, the least of a few: what the phone can do, whoever disturbs it."""
-        if self.known is None:
+    def _time_baseline(self) -> dict[Processor, float]:
+        """The baseline operators' times with warm caches, the least of a few: what the phone can do, whoever disturbs it."""
+        if self.baseline is None:
             return {}
-        path, regions = self.known
+        path, regions = self.baseline
         try:
             module = self._opened(path, len(regions))
             times = {}
@@ -177,14 +177,14 @@ class Worker:
             if self._lost_looks < self.settings.tries:
                 raise
             self._recover(lost)
-            self.log(f"no alarm for drift: the phone's session ended {self._lost_looks} times in the known operators")
-            self.known = None
+            self.log(f"no alarm for drift: the phone's session ended {self._lost_looks} times in the baseline")
+            self.baseline = None
             return {}
         except (Unloadable, TimeUp, tvm.error.TVMError) as error:
             if isinstance(error, TimeUp):  # it still holds the session
                 self._recover(error)
-            self.log(f"no alarm for drift: the known operators do not run ({last_line(error)})")
-            self.known = None
+            self.log(f"no alarm for drift: the baseline does not run ({last_line(error)})")
+            self.baseline = None
             return {}
 
     def _opened(self, path: Path, count: int) -> CoModule:
@@ -194,7 +194,7 @@ class Worker:
             module: CoModule = loaded[path]
             return module
         for other in list(loaded):
-            if self.known is None or other != self.known[0]:
+            if self.baseline is None or other != self.baseline[0]:
                 del loaded[other]
         limit = self.settings.load_s + self.settings.load_each_s * count
         words = ""
@@ -214,10 +214,13 @@ class Worker:
                 return module
         raise Unloadable(ErrorNo.RUNTIME_DEVICE, words)
 
-    def _recover(self, error: Lost | TimeUp) -> None:
+    def _recover(self, error: Lost | TimeUp, charged: Trial | None = None) -> None:
+        """``charged`` is the trial that is to blame where the phone does not come back."""
+        self.charged = charged
         if self.stopped:
             raise DeviceError("measuring was stopped", str(error))
         self._recovery.recover(error, self.patience_s)
+        self.charged = None
 
 
 def open_remote(phone: Any, path: Path, sharing: str = "auto") -> CoModule:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
 
 from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.graph.split import Axis
+from tvm_codl.records.record import Processor
 from tvm_codl.records.settings import DEFAULT, Settings
 
 FORMAT = 1
@@ -37,6 +39,13 @@ class Placement(msgspec.Struct, frozen=True, omit_defaults=True):
     def parts(self, extent: int) -> tuple[tuple[int, int], tuple[int, int]]:
         """The CPU's and the GPU's units of a split of ``extent`` units, end exclusive."""
         return (0, self.at + self.over[0]), (self.at - self.over[1], extent)
+
+    def pieces(self, axes: Mapping[str, Axis]) -> list[tuple[Processor, int, int]]:
+        """Each processor with a part, its first unit and the end of its units; 0 and 0 for a whole operator, without an axis."""
+        if self.on != "split":
+            return [(self.on, 0, 0)]
+        cpu, gpu = self.parts(axes[self.axis].extent)
+        return [("cpu", *cpu), ("gpu", *gpu)]
 
 
 class PlannedOperator(msgspec.Struct, frozen=True, omit_defaults=True):

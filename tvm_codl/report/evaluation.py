@@ -10,6 +10,7 @@ import vl_convert
 from rich.table import Table
 
 from tvm_codl.cost.evaluation.metrics import Result, Scatter
+from tvm_codl.report.table import make_table
 
 _SIZE = 300
 _LARGEST_ERROR = 0.5
@@ -17,17 +18,14 @@ _LARGEST_ERROR = 0.5
 
 def table(results: Iterable[Result], title: str = "") -> Table:
     """One row a result; the last columns are empty where the learner states no uncertainty."""
-    made = Table(title=title or None, title_justify="left")
-    for heading in ("device", "operators", "learner"):
-        made.add_column(heading, no_wrap=True)
-    for heading in ("n", "±5 %", "±10 %", "±20 %", "median", "p90", "in 50 %", "in 80 %", "in 90 %"):
-        made.add_column(heading, justify="right", no_wrap=True)
+    numbers = ("n", "±5 %", "±10 %", "±20 %", "median", "p90", "in 50 %", "in 80 %", "in 90 %")
+    made = make_table(["device", "operators", "learner"], numbers, title)
     for result in results:
-        found = result.metrics
-        shares = (found.within_5, found.within_10, found.within_20, found.median_error, found.p90_error)
-        covered = (found.coverage_50, found.coverage_80, found.coverage_90)
+        metrics = result.metrics
+        shares = (metrics.within_5, metrics.within_10, metrics.within_20, metrics.median_error, metrics.p90_error)
+        covered = (metrics.coverage_50, metrics.coverage_80, metrics.coverage_90)
         made.add_row(
-            *(result.device, result.op_class, result.learner, str(found.n)),
+            *(result.device, result.op_class, result.learner, str(metrics.n)),
             *(_percent(share) for share in shares),
             *("" if share is None else _percent(share) for share in covered),
         )

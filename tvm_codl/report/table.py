@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from rich.table import Table
 
@@ -52,11 +54,19 @@ class Comparison(msgspec.Struct, frozen=True):
         return min(self.medians, key=self.medians.__getitem__)
 
 
+def make_table(words: Iterable[str], numbers: Iterable[str], title: str = "") -> Table:
+    """A table with columns of ``words`` to the left, then columns of ``numbers``."""
+    table = Table(title=title or None, title_justify="left")
+    for heading in words:
+        table.add_column(heading, no_wrap=True)
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
 def comparison_table(comparison: Comparison) -> Table:
     """A rich table, one row a way to run; a star marks the fastest that was measured."""
-    table = Table(title=comparison.model, title_justify="left")
-    for heading in ("", "median ms", "p10", "p90", "n", "vs best single"):
-        table.add_column(heading, justify="left" if not heading else "right", no_wrap=True)
+    table = make_table([""], ["median ms", "p10", "p90", "n", "vs best single"], comparison.model)
     for key, name in {"cpu": "CPU only", "gpu": "GPU only", "coexec": "co-execution"}.items():
         times = getattr(comparison, key)
         if times is None:

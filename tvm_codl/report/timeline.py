@@ -61,15 +61,6 @@ def overlap(events: Sequence[Event]) -> float:
     if not events:
         return 0.0
     span = max(e.end_us for e in events) - min(e.start_us for e in events)
-    return _common(busy_intervals(events, "cpu"), busy_intervals(events, "gpu")) / span if span > 0 else 0.0
-
-
-def _common(a: Sequence[Interval], b: Sequence[Interval]) -> float:
-    total, i, j = 0.0, 0, 0
-    while i < len(a) and j < len(b):
-        total += max(0.0, min(a[i][1], b[j][1]) - max(a[i][0], b[j][0]))
-        if a[i][1] <= b[j][1]:
-            i += 1
-        else:
-            j += 1
-    return total
+    cpu, gpu = busy_intervals(events, "cpu"), busy_intervals(events, "gpu")
+    common = sum(max(0.0, min(a[1], b[1]) - max(a[0], b[0])) for a in cpu for b in gpu)
+    return common / span if span > 0 else 0.0

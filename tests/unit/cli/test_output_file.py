@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -96,7 +95,7 @@ def test_a_bench_prints_its_report_also_where_the_timeline_cannot_be_written(
             shutil.rmtree(folder)
             return Report("net")
 
-    monkeypatch.setattr(import_module("tvm_codl.cli.bench"), "load", lambda source, shape: source)
+    monkeypatch.setattr("tvm_codl.frontend.load.load_model", lambda source, shapes: source)
     monkeypatch.setattr("tvm_codl.relay.pipeline.prepare", lambda model: SimpleNamespace(name="net"))
     monkeypatch.setattr("tvm_codl.api.connect", lambda spec, **options: contextlib.nullcontext(NoPhone()))
     assert run(["bench", "zoo:small", "--timeline", str(folder / "t.pftrace"), "--json"]) == 1
