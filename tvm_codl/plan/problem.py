@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import msgspec
 
 from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.plan.calibration import UNKNOWN, Calibration
+from tvm_codl.plan.calibration import Calibration
 from tvm_codl.plan.candidates import Axes, Candidate, Predictor, candidates, predict_splits
 from tvm_codl.plan.costs import build_costs
 from tvm_codl.plan.plan import Placement, Plan, single_processor
@@ -33,7 +33,7 @@ class Problem:
     name: str = ""
     device: str = ""
     correction: float = 1.0
-    calibration: Calibration = UNKNOWN
+    calibration: Calibration = field(default_factory=Calibration)
 
     @cached_property
     def options(self) -> dict[int, tuple[Candidate, ...]]:
