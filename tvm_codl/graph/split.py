@@ -68,11 +68,7 @@ def axis(operator: Operator, graph: OpGraph, name: str) -> Axis:
 
 def axes(operator: Operator, graph: OpGraph) -> dict[str, Axis]:
     """All axes along which the operator can be split, by name, in the order of the output's axes."""
-    memory = _memory(graph)
-    if operator.id not in memory.axes:
-        memory.axes[operator.id] = (operator, _find_axes(operator, graph, memory.layouts))
-    asked, by_name = memory.axes[operator.id]
-    return by_name if asked is operator else _find_axes(operator, graph, memory.layouts)
+    return _memory(graph).axes(operator)
 
 
 class _Memory:
@@ -80,11 +76,18 @@ class _Memory:
 
     def __init__(self, graph: OpGraph) -> None:
         self.graph = graph
-        self.layouts = layouts(graph)
-        self.axes: dict[int, tuple[Operator, dict[str, Axis]]] = {}
         self.needs = lru_cache(_KEPT_NEEDS)(self._needs)
+        self._layouts = layouts(graph)
+        self._axes: dict[int, tuple[Operator, dict[str, Axis]]] = {}
         self._structures: dict[int, tuple[Operator, bytes]] = {}
         self._like: dict[bytes, Operator] = {}
+
+    def axes(self, operator: Operator) -> dict[str, Axis]:
+        asked, by_name = self._axes.get(operator.id, (None, {}))
+        if asked is not operator:
+            by_name = _find_axes(operator, self.graph, self._layouts)
+            self._axes[operator.id] = operator, by_name
+        return by_name
 
     def structure(self, operator: Operator) -> bytes:
         """All of the operator that its demand depends on.  Networks repeat blocks: many operators have the same."""
