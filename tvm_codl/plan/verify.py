@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tvm_codl.errors import UserError
 from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.graph.split import Axis, NoSplit, piece
-from tvm_codl.plan.candidates import Axes
+from tvm_codl.plan.candidates import Axes, legal_cuts
 from tvm_codl.plan.plan import FORMAT, Placement, Plan, PlannedOperator
 
 _ANEW = "make a new one: tvm-codl plan MODEL -o plan.json"
@@ -104,7 +104,7 @@ def _verify_pieces(planned: PlannedOperator, operator: Operator, graph: OpGraph,
     placement = planned.placement
     why = _no_split(placement, operator, graph, axis)
     if why:
-        others = [replace(placement, at=at) for at in range(axis.granule, axis.extent, axis.granule)]
+        others = [replace(placement, at=at) for at in legal_cuts(axis)]
         nearest = sorted(others, key=lambda other: (abs(other.at - placement.at), other.at))
         cuts = list(islice((near.at for near in nearest if not _no_split(near, operator, graph, axis)), _OFFERED))
         legal = "; ".join(["cpu", "gpu", *(f"split {axis.name} at {at}" for at in sorted(cuts))])
