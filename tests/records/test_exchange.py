@@ -34,7 +34,7 @@ def fill(path: Path) -> tuple[list[Record], list[KernelRecord]]:
         made.append(record(KEYS[2], times_ms=(), error='=broken, "badly"\nvery', error_no=7, schedule='{"rows": 2}'))
         tried = [kernel(profile=digest), kernel(costs=(), error_no=4), kernel(target="opencl")]
         store.add(made)
-        store.add_kernels(tried)
+        store.add(tried)
     return made, tried
 
 
@@ -76,7 +76,7 @@ def test_any_records_go_through_both_formats(
     once = list(dict.fromkeys(made)), list(dict.fromkeys(tried))
     with RecordStore(folder / "a.db") as store:
         store.add(once[0])
-        store.add_kernels(once[1])
+        store.add(once[1])
         for format in ("autotvm", "csv"):
             export_file(store, folder / format, format)
     for format in ("autotvm", "csv"):

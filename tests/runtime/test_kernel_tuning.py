@@ -260,7 +260,7 @@ def test_trials_survive_a_half_written_line_and_other_files_are_refused(task: An
 
 def test_a_trial_in_the_store_that_is_none_names_a_way_round_it(tmp_path: Path) -> None:
     with RecordStore(tmp_path / "records.sqlite") as store:
-        store.add_kernels([KernelRecord("no_such_kind", "a_task", "[]", "{}", (1e-3,), device="phone")])
+        store.add([KernelRecord("no_such_kind", "a_task", "[]", "{}", (1e-3,), device="phone")])
         with pytest.raises(UserError, match=r"a trial in .*records\.sqlite is no tuning record") as raised:
             Trials(None, store, "phone")
         assert "--records FILE" in raised.value.next and "records export -o all.log" in raised.value.next

@@ -7,9 +7,11 @@ A planner asks for the numbers of thousands of pieces: :func:`pieces` and :func:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from math import lcm
 
 import msgspec
+import numpy as np
 
 from tvm_codl.graph.demand import demand
 from tvm_codl.graph.many import Integers, Rows, in_groups
@@ -39,24 +41,21 @@ def piece(operator: Operator, graph: OpGraph, axis_name: str, lo: int, hi: int) 
     return assemble(operator, graph, Slab(axis(operator, graph, axis_name).index, lo, hi))
 
 
-def pieces(
-    operator: Operator, graph: OpGraph, axis_name: str, lo: Integers, hi: Integers
-) -> Iterator[tuple[Rows, Piece]]:
-    """The pieces ``[lo[i], hi[i])``, in groups: the numbers ``i`` of a group, and a piece that stands for all of it, with
-    :class:`~.many.Many` where its members' numbers differ.
+def pieces(operator: Operator, graph: OpGraph, axis: int, lo: Integers, hi: Integers) -> Iterator[tuple[Rows, Piece]]:
+    """The pieces ``[lo[i], hi[i])`` along axis number ``axis`` of the output, in groups: the numbers ``i`` of a group, and a
+    piece that stands for all of it, with :class:`~.many.Many` where its members' numbers differ.
 
     Raises NoSplit if one of them can not be cut.
     """
-    index = axis(operator, graph, axis_name).index
-    return in_groups(lambda lo, hi: assemble(operator, graph, Slab(index, lo, hi)), lo, hi)
+    return in_groups(lambda lo, hi: assemble(operator, graph, Slab(axis, lo, hi)), lo, hi)
 
 
 def needs(
-    operator: Operator, graph: OpGraph, axis_name: str, lo: Integers, hi: Integers
-) -> Iterator[tuple[Rows, Sequence[Need]]]:
+    operator: Operator, graph: OpGraph, axis: int, lo: Integers, hi: Integers
+) -> Sequence[tuple[Rows, Sequence[Need]]]:
     """``Piece.inputs`` of :func:`pieces`, in groups as well, which is all that the pieces read."""
-    index = axis(operator, graph, axis_name).index
-    return in_groups(lambda lo, hi: demand(operator, graph, Slab(index, lo, hi)).inputs, lo, hi)
+    memory = _memory(graph)
+    return memory.needs(memory.structure(operator), axis, lo.tobytes(), hi.tobytes())
 
 
 def axis(operator: Operator, graph: OpGraph, name: str) -> Axis:
@@ -69,22 +68,48 @@ def axis(operator: Operator, graph: OpGraph, name: str) -> Axis:
 
 def axes(operator: Operator, graph: OpGraph) -> dict[str, Axis]:
     """All axes along which the operator can be split, by name, in the order of the output's axes."""
-    memory = _memory(graph)
-    if operator.id not in memory.axes:
-        memory.axes[operator.id] = (operator, _find_axes(operator, graph, memory.layouts))
-    asked, by_name = memory.axes[operator.id]
-    return by_name if asked is operator else _find_axes(operator, graph, memory.layouts)
+    return _memory(graph).axes(operator)
 
 
 class _Memory:
-    """Layouts and axes of one graph.  It holds the graph, so that no other graph gets the same ``id``."""
+    """What is asked again and again of one graph.  It holds the graph, so that no other graph gets the same ``id``."""
 
     def __init__(self, graph: OpGraph) -> None:
         self.graph = graph
-        self.layouts = layouts(graph)
-        self.axes: dict[int, tuple[Operator, dict[str, Axis]]] = {}
+        self.needs = lru_cache(_KEPT_NEEDS)(self._needs)
+        self._layouts = layouts(graph)
+        self._axes: dict[int, tuple[Operator, dict[str, Axis]]] = {}
+        self._structures: dict[int, tuple[Operator, bytes]] = {}
+        self._like: dict[bytes, Operator] = {}
+
+    def axes(self, operator: Operator) -> dict[str, Axis]:
+        asked, by_name = self._axes.get(operator.id, (None, {}))
+        if asked is not operator:
+            by_name = _find_axes(operator, self.graph, self._layouts)
+            self._axes[operator.id] = operator, by_name
+        return by_name
+
+    def structure(self, operator: Operator) -> bytes:
+        """All of the operator that its demand depends on.  Networks repeat blocks: many operators have the same."""
+        asked, structure = self._structures.get(operator.id, (None, b""))
+        if asked is not operator:
+            shapes = (
+                [self.graph.tensors[id].shape for id in operator.inputs],
+                [const.shape for const in operator.consts],
+            )
+            structure = msgspec.msgpack.encode((operator.body, shapes))
+            self._structures[operator.id] = operator, structure
+            self._like.setdefault(structure, operator)
+        return structure
+
+    def _needs(self, structure: bytes, axis: int, lo: bytes, hi: bytes) -> list[tuple[Rows, Sequence[Need]]]:
+        operator = self._like[structure]
+        ends = (np.frombuffer(end, dtype=np.int64) for end in (lo, hi))
+        return list(in_groups(lambda lo, hi: demand(operator, self.graph, Slab(axis, lo, hi)).inputs, *ends))
 
 
+#: Answers of :func:`needs` that are kept for a graph.
+_KEPT_NEEDS = 4096
 _KEPT_GRAPHS = 4
 _memories: dict[int, _Memory] = {}
 

@@ -81,9 +81,7 @@ def validate(
     for name, plan in plans.items():
         log(f"{name}: predicted {plan.predicted_ms:.2f} ms, measured {result.median(name):.2f} ms")
     now = time.time()
-    context.store.add_plans(
-        record_of(problem, plans[name], ms, tools.kernel_id, now) for name, ms in result.samples.items()
-    )
+    context.store.add(record_of(problem, plans[name], ms, tools.kernel_id, now) for name, ms in result.samples.items())
     # Calibrate on single-processor runs only: they fit better than per-operator sums.
     own = calibrate_network(context.plan_runs(), problem.graph)
     log(f"calibrated by these runs: {own.cpu:.3f} (CPU) and {own.gpu:.3f} (GPU) times the operators' sum")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import msgspec
@@ -14,7 +15,6 @@ from tvm_codl.plan.aligned import MOST_ALIGNED, MOST_WINDOWS
 from tvm_codl.plan.candidates import Candidate, Predictor, Stepped, candidates
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.search import search
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
 
@@ -106,8 +106,7 @@ def plan_for(problem: Problem, state: PhoneState) -> Plan:
         signal_ms=problem.sharing.signal_ms * state.cpu,
         feed_ms=problem.sharing.feed_ms * state.cpu,
     )
-    options = candidates_in(problem, state)
-    return search(problem.graph, options, sharing, problem.axes, problem.name, problem.device).plan
+    return replace(problem, sharing=sharing).search(candidates_in(problem, state))
 
 
 def candidates_in(problem: Problem, state: PhoneState) -> dict[int, tuple[Candidate, ...]]:

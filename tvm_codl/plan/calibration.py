@@ -22,7 +22,7 @@ PRIOR_SAMPLES = 1
 
 
 class Calibration(msgspec.Struct, frozen=True):
-    """Factors of a network's predictions on each processor alone."""
+    """Factors of a network's predictions on each processor alone; 1 without a run."""
 
     cpu: float = 1.0
     gpu: float = 1.0
@@ -31,10 +31,6 @@ class Calibration(msgspec.Struct, frozen=True):
     def shared(self) -> float:
         """The factor of a plan in which both work, each about half of the time: their geometric mean."""
         return math.sqrt(self.cpu * self.gpu)
-
-
-#: Of a network that was not run on a processor alone.
-UNKNOWN = Calibration()
 
 
 def calibrate(records: Iterable[PlanRecord]) -> Calibration:

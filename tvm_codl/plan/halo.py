@@ -36,7 +36,7 @@ def read_boxes(operator: Operator, graph: OpGraph, axis: Axis, lo: Integers, hi:
     Raises :class:`tvm_codl.graph.split.NoSplit` where one of them is no piece.
     """
     result = [whole_boxes(graph.tensors[id].shape, len(lo)) for id in operator.inputs]
-    for rows, parts in needs(operator, graph, axis.name, lo, hi):
+    for rows, parts in needs(operator, graph, axis.index, lo, hi):
         for read, part in zip(result, parts, strict=True):
             if part is not None:
                 read[rows, part.axis, 0], read[rows, part.axis, 1] = part.lo, part.hi

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import msgspec
 
 from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.plan.calibration import UNKNOWN, Calibration
+from tvm_codl.plan.calibration import Calibration
 from tvm_codl.plan.candidates import Axes, Candidate, Predictor, candidates, predict_splits
 from tvm_codl.plan.costs import build_costs
+from tvm_codl.plan.energy import Energy
 from tvm_codl.plan.plan import Placement, Plan, single_processor
-from tvm_codl.plan.search import assemble, round_ms
+from tvm_codl.plan.search import assemble, round_ms, search
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,22 @@ class Problem:
     name: str = ""
     device: str = ""
     correction: float = 1.0
-    calibration: Calibration = UNKNOWN
+    calibration: Calibration = field(default_factory=Calibration)
 
     @cached_property
     def options(self) -> dict[int, tuple[Candidate, ...]]:
         """By operator id, the candidates of the search: whole on the CPU, whole on the GPU, splits."""
         return candidates(self.graph, self.axes, self.costs)
+
+    def search(
+        self,
+        options: Mapping[int, Sequence[Candidate]] | None = None,
+        energy: Energy | None = None,
+        starts: Sequence[Sequence[int]] = (),
+    ) -> Plan:
+        """The best plan of ``options``, by default all, no worse than the choices ``starts`` (:func:`.search.search`)."""
+        costs = (self.graph, options or self.options, self.sharing, self.axes)
+        return search(*costs, self.name, self.device, energy=energy, starts=starts).plan
 
     def whole(self, operator: int) -> tuple[Candidate, Candidate]:
         """An operator on the CPU, and on the GPU."""

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from tvm_codl.errors import UserError
 from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.graph.split import Axis, NoSplit, piece
+from tvm_codl.plan.candidates import Axes, legal_cuts
 from tvm_codl.plan.plan import FORMAT, Placement, Plan, PlannedOperator
-
-Axes = Mapping[int, Mapping[str, Axis]]
 
 _ANEW = "make a new one: tvm-codl plan MODEL -o plan.json"
 _EDIT = f"change its placement in the plan, or {_ANEW}"
@@ -29,19 +28,18 @@ def verify_plan(plan: Plan, graph: OpGraph, axes: Axes) -> None:
     if plan.format != FORMAT:
         raise UserError(f"the plan has format {plan.format}, this version reads {FORMAT}", next=_ANEW)
     operators = {operator.id: operator for operator in graph.operators}
-    names = {id: operator.name for id, operator in operators.items()}
     seen: set[int] = set()
     for planned in plan.operators:
-        if planned.operator not in names:
+        if planned.operator not in operators:
             raise UserError(
                 f"the plan places operator {planned.operator} ({planned.name!r}), which the network does not have",
-                f"the network has {len(names)} operators, with ids {_ids(names)}",
+                f"the network has {len(operators)} operators, with ids {_ids(operators)}",
                 "was the plan made for another model? tvm-codl plan MODEL makes a new one",
             )
-        if planned.name != names[planned.operator]:
+        operator = operators[planned.operator]
+        if planned.name != operator.name:
             raise UserError(
-                f"the plan calls operator {planned.operator} {planned.name!r}; in the network it is "
-                f"{names[planned.operator]!r}",
+                f"the plan calls operator {planned.operator} {planned.name!r}; in the network it is {operator.name!r}",
                 next="was the plan made for another model? tvm-codl plan MODEL makes a new one",
             )
         if planned.operator in seen:
@@ -49,64 +47,56 @@ def verify_plan(plan: Plan, graph: OpGraph, axes: Axes) -> None:
         seen.add(planned.operator)
         _verify_placement(planned, axes.get(planned.operator, {}))
         if planned.placement.on == "split":
-            _verify_pieces(planned, operators[planned.operator], graph, axes[planned.operator][planned.placement.axis])
-    missing = [f"{id} ({names[id]})" for id in names if id not in seen]
+            _verify_pieces(planned, operator, graph, axes[planned.operator][planned.placement.axis])
+    missing = [f"{id} ({operator.name})" for id, operator in operators.items() if id not in seen]
     if missing:
         raise UserError(
-            f"the plan places {len(seen)} of the network's {len(names)} operators",
+            f"the plan places {len(seen)} of the network's {len(operators)} operators",
             f"missing: {', '.join(missing[:5])}{' ...' if len(missing) > 5 else ''}",
             _ANEW,
         )
 
 
 def _verify_placement(planned: PlannedOperator, axes: Mapping[str, Axis]) -> None:
-    placement = planned.placement
-    splits = [_choices(axis) for axis in axes.values() if axis.granule < axis.extent]
-    legal = f"legal placements: {'; '.join(['cpu', 'gpu', *splits])}"
-    if placement.on not in ("cpu", "gpu", "split"):
-        raise UserError(f"{_title(planned)} is placed on {placement.on!r}", legal, _EDIT)
-    if placement.on != "split":
-        if placement.axis or placement.at or any(placement.over):
-            raise UserError(
-                f"{_title(planned)} is placed whole on the {placement.on}, yet has an axis, a cut or an overlap",
-                legal,
-                'set "on" to "split", or remove "axis", "at" and "over"',
-            )
-        return
-    if not axes:
-        raise UserError(f"{_title(planned)} cannot be split: it has no split rule", legal, _EDIT)
-    axis = axes.get(placement.axis)
-    if axis is None:
-        raise UserError(f"{_title(planned)} cannot be split along {placement.axis!r}", legal, _EDIT)
-    if not 1 <= placement.at <= axis.extent - 1:
-        raise UserError(
-            f"{_title(planned)}: cut {placement.at} is outside 1..{axis.extent - 1} of {axis.name}", legal, _EDIT
-        )
-    if placement.at % axis.granule:
-        raise UserError(
-            f"{_title(planned)}: cut {placement.at} of {axis.name} is not a multiple of {axis.granule}", legal, _EDIT
-        )
+    if fault := _placement_fault(planned.placement, axes):
+        splits = [_choices(axis) for axis in axes.values() if axis.granule < axis.extent]
+        raise UserError(f"{_title(planned)}{fault}", f"legal placements: {'; '.join(['cpu', 'gpu', *splits])}", _EDIT)
+    if planned.placement.on == "split":
+        _verify_overlap(planned, axes[planned.placement.axis])
 
-    _verify_overlap(planned, axis)
+
+def _placement_fault(placement: Placement, axes: Mapping[str, Axis]) -> str:
+    """What is wrong with a placement, overlaps aside; empty for nothing."""
+    on, at, axis = placement.on, placement.at, axes.get(placement.axis)
+    if on not in ("cpu", "gpu", "split"):
+        return f" is placed on {on!r}"
+    if on != "split":
+        more = placement.axis or at or any(placement.over)
+        return f" is placed whole on the {on}, yet has an axis, a cut or an overlap: remove them" if more else ""
+    if not axes:
+        return " cannot be split: it has no split rule"
+    if axis is None:
+        return f" cannot be split along {placement.axis!r}"
+    if not 1 <= at <= axis.extent - 1:
+        return f": cut {at} is outside 1..{axis.extent - 1} of {axis.name}"
+    if at % axis.granule:
+        return f": cut {at} of {axis.name} is not a multiple of {axis.granule}"
+    return ""
 
 
 def _verify_overlap(planned: PlannedOperator, axis: Axis) -> None:
     """Each part is more than nothing and less than the whole, overlap included."""
     at, over = planned.placement.at, planned.placement.over
     (_, end), (start, _) = planned.placement.parts(axis.extent)
-    most = (axis.extent - 1) // axis.granule * axis.granule - at, at - axis.granule
-    legal = (
-        f"legal overlaps of a cut of {axis.name} at {at}: 0..{most[0]} units behind it for the cpu, 0..{most[1]} before it "
-        f"for the gpu" + (f", in steps of {axis.granule}" if axis.granule > 1 else "")
-    )
     if min(over) < 0 or end >= axis.extent or start <= 0:
-        raise UserError(f"{_title(planned)}: its parts cannot overlap by {list(over)} of {axis.name}", legal, _EDIT)
-    if over[0] % axis.granule or over[1] % axis.granule:
-        raise UserError(
-            f"{_title(planned)}: an overlap of {list(over)} of {axis.name} is not in multiples of {axis.granule}",
-            legal,
-            _EDIT,
-        )
+        fault = f"its parts cannot overlap by {list(over)} of {axis.name}"
+    elif over[0] % axis.granule or over[1] % axis.granule:
+        fault = f"an overlap of {list(over)} of {axis.name} is not in multiples of {axis.granule}"
+    else:
+        return
+    most = (axis.extent - 1) // axis.granule * axis.granule - at, at - axis.granule
+    legal = f"legal overlaps of a cut of {axis.name} at {at}: 0..{most[0]} units behind it for the cpu, 0..{most[1]} before it"
+    raise UserError(f"{_title(planned)}: {fault}", f"{legal} for the gpu{_steps(axis)}", _EDIT)
 
 
 def _verify_pieces(planned: PlannedOperator, operator: Operator, graph: OpGraph, axis: Axis) -> None:
@@ -114,9 +104,9 @@ def _verify_pieces(planned: PlannedOperator, operator: Operator, graph: OpGraph,
     placement = planned.placement
     why = _no_split(placement, operator, graph, axis)
     if why:
-        others = [replace(placement, at=at) for at in range(axis.granule, axis.extent, axis.granule)]
-        near = sorted(others, key=lambda one: (abs(one.at - placement.at), one.at))
-        cuts = list(islice((one.at for one in near if not _no_split(one, operator, graph, axis)), _OFFERED))
+        others = [replace(placement, at=at) for at in legal_cuts(axis)]
+        nearest = sorted(others, key=lambda other: (abs(other.at - placement.at), other.at))
+        cuts = list(islice((near.at for near in nearest if not _no_split(near, operator, graph, axis)), _OFFERED))
         legal = "; ".join(["cpu", "gpu", *(f"split {axis.name} at {at}" for at in sorted(cuts))])
         raise UserError(
             f"{_title(planned)} cannot be split at {placement.at} of its {axis.name}: {why}",
@@ -136,13 +126,16 @@ def _no_split(placement: Placement, operator: Operator, graph: OpGraph, axis: Ax
 
 
 def _choices(axis: Axis) -> str:
-    step = f", in steps of {axis.granule}" if axis.granule > 1 else ""
-    return f"split {axis.name} at {axis.granule}..{(axis.extent - 1) // axis.granule * axis.granule}{step}"
+    return f"split {axis.name} at {axis.granule}..{(axis.extent - 1) // axis.granule * axis.granule}{_steps(axis)}"
+
+
+def _steps(axis: Axis) -> str:
+    return f", in steps of {axis.granule}" if axis.granule > 1 else ""
 
 
 def _title(planned: PlannedOperator) -> str:
     return f"operator {planned.operator} ({planned.name})"
 
 
-def _ids(names: Mapping[int, str]) -> str:
-    return f"{min(names)}..{max(names)}" if names else "none"
+def _ids(operators: Mapping[int, Operator]) -> str:
+    return f"{min(operators)}..{max(operators)}" if operators else "none"

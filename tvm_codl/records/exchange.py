@@ -148,7 +148,7 @@ def _add_new(
     for profile in profiles:  # first, so that no record ever names a profile that is not there
         store.keep_profile(profile.json)
     new = len(store.profiles()) - before
-    return Amount(store.add_new(pieces), store.add_new_kernels(kernels), new, store.add_new_plans(plans))
+    return Amount(store.add_new(pieces), store.add_new(kernels), new, store.add_new(plans))
 
 
 def _read(path: Path, format: Format) -> Iterator[tuple[int, Entry | ValueError]]:

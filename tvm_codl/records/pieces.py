@@ -7,6 +7,7 @@ and equal those of :class:`Workload`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, overload
 
 import msgspec
@@ -15,7 +16,7 @@ import numpy as np
 from tvm_codl.graph import split
 from tvm_codl.graph.many import Integers
 from tvm_codl.graph.opgraph import Operator, OpGraph
-from tvm_codl.records.workload import Cut, Workload, describe, piece_numbers, workloads
+from tvm_codl.records.workload import Cut, Workload, describe, piece_numbers, rebuild, workloads
 
 #: The numbers of a :class:`Workload`, in the order of :func:`numbers_of`'s columns.
 NUMBERS = tuple(field.name for field in msgspec.structs.fields(Workload) if field.type is int)
@@ -58,7 +59,7 @@ class Pieces(Sequence[Workload]):
             self._groups.append(_Group(place, None, los * 0, los * 0 + 1, numbers))
             return
         cut = split.axis(operator, self.graph, axis)
-        self._groups.append(_Group(place, cut, los, his, _numbers(operator, self.graph, cut, los, his)))
+        self._groups.append(_Group(place, cut, los, his, _numbers(self.wholes[place], cut, los, his)))
 
     def _describe(self, operator: Operator) -> int:
         place = self._place.get(operator.id)
@@ -141,19 +142,29 @@ def add_halves(first: Pieces, second: Pieces, operator: Operator, axis: str, hal
     network.  The pieces of a pair may overlap."""
     cut, ends = split.axis(operator, first.graph, axis), np.array(halves, dtype=np.int64).reshape(-1, 2, 2)
     lo, hi = ends.transpose(2, 1, 0).reshape(2, -1)
-    numbers, n = _numbers(operator, first.graph, cut, lo, hi), len(ends)
-    for part, rows in ((first, slice(n)), (second, slice(n, None))):
-        part._groups.append(_Group(part._describe(operator), cut, lo[rows], hi[rows], numbers[rows]))
+    places, n = (first._describe(operator), second._describe(operator)), len(ends)
+    numbers = _numbers(first.wholes[places[0]], cut, lo, hi)
+    for part, place, rows in zip((first, second), places, (slice(n), slice(n, None)), strict=True):
+        part._groups.append(_Group(place, cut, lo[rows], hi[rows], numbers[rows]))
 
 
-def _numbers(operator: Operator, graph: OpGraph, axis: split.Axis, lo: Integers, hi: Integers) -> Integers:
-    numbers = np.empty((len(lo), len(NUMBERS)), dtype=np.int64)
-    for rows, piece in split.pieces(operator, graph, axis.name, lo, hi):
-        named = piece_numbers(piece, graph, axis.index)
+def _numbers(whole: Workload, axis: split.Axis, lo: Integers, hi: Integers) -> Integers:
+    return _kept_numbers(whole.key, axis.index, lo.tobytes(), hi.tobytes())
+
+
+@lru_cache(maxsize=4096)
+def _kept_numbers(key: str, axis: int, lo: bytes, hi: bytes) -> Integers:
+    """Kept, since networks repeat blocks, and are planned several times."""
+    operator, graph, _ = rebuild(key)
+    los, his = (np.frombuffer(end, dtype=np.int64) for end in (lo, hi))
+    numbers = np.empty((len(los), len(NUMBERS)), dtype=np.int64)
+    for rows, piece in split.pieces(operator, graph, axis, los, his):
+        named = piece_numbers(piece, graph, axis)
         columns = np.empty((len(NUMBERS), len(rows)), dtype=np.int64)
         for column, name in zip(columns, NUMBERS, strict=True):
             column[:] = named[name]
         numbers[rows] = columns.T
+    numbers.flags.writeable = False
     return numbers
 
 

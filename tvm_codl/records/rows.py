@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -50,3 +50,4 @@ class Table(Generic[R]):
 RECORD = Table("record", Record, "times_ms", "when")
 KERNEL = Table("kernel", KernelRecord, "costs", "timestamp")
 PLAN = Table("plan", PlanRecord, "times_ms", "when")
+TABLES: dict[type, Table[Any]] = {Record: RECORD, KernelRecord: KERNEL, PlanRecord: PLAN}

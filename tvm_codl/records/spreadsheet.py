@@ -1,25 +1,7 @@
 """Records of pieces as CSV: one row a record, lossless, and without cells that a spreadsheet takes for formulas.
 
-========== =============================================================================================
-column     meaning
-========== =============================================================================================
-workload   canonical key of the piece, JSON text (:mod:`tvm_codl.records.workload`)
-kind       kind of operator: conv2d, max_pool2d, ...
-axis       output axis that is cut: height, channels, ...; empty for a whole operator
-lo, hi     units ``[lo, hi)`` along the axis
-extent     units of the axis in the whole operator
-processor  cpu or gpu
-device     name of the phone
-build      digest of the compiler and schedules that made the kernel
-mode       alone, or shared: the other processor was busy
-times_ms   JSON list of milliseconds, one mean for each repeat; empty list for a failure
-median_ms  median of times_ms, empty for a failure; not read back
-error      why there is no time
-error_no   AutoTVM's number of the error (:class:`~tvm_codl.records.record.ErrorNo`)
-when       Unix time in seconds
-profile    digest of the device's profile
-schedule   configuration of the kernel, JSON text
-========== =============================================================================================
+The columns are the fields of a :class:`~tvm_codl.records.record.Record` and of its piece, side by side; ``times_ms`` is a JSON
+list, and ``median_ms``, their median, is empty for a failure and not read back.
 
 A text that begins with one of ``= + - @ '``, a tab or a carriage return gets an apostrophe before it; reading removes
 it.  All texts are quoted.  CSV holds the digests of profiles, not the profiles.

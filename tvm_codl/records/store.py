@@ -17,7 +17,7 @@ from tvm_codl.records import canonical
 from tvm_codl.records.kernel import KernelRecord
 from tvm_codl.records.plan_record import PlanRecord
 from tvm_codl.records.record import Processor, Record
-from tvm_codl.records.rows import KERNEL, PLAN, RECORD, R, Row, Table
+from tvm_codl.records.rows import KERNEL, PLAN, RECORD, TABLES, R, Row, Table
 from tvm_codl.records.schema import SCHEMA_VERSION as SCHEMA_VERSION
 from tvm_codl.records.schema import STEPS
 
@@ -102,37 +102,28 @@ class RecordStore:
             raise
         self._connection.execute("COMMIT")
 
-    def add(self, records: Iterable[Record]) -> int:
-        """Append; returns how many.  All of them are in the file when this returns, or none if it raises."""
-        return self._insert(RECORD.insert, list(map(RECORD.to_row, records)))
+    def add(self, records: Iterable[R]) -> int:
+        """Append records of one kind; returns how many.  All of them are in the file when this returns, or none if it
+        raises."""
+        added = list(records)
+        if not added:
+            return 0
+        table = TABLES[type(added[0])]
+        return self._insert(table.insert, list(map(table.to_row, added)))
 
-    def add_kernels(self, records: Iterable[KernelRecord]) -> int:
-        """As :meth:`add`, for kernel tuning records."""
-        return self._insert(KERNEL.insert, list(map(KERNEL.to_row, records)))
-
-    def add_plans(self, records: Iterable[PlanRecord]) -> int:
-        """As :meth:`add`, for whole plans."""
-        return self._insert(PLAN.insert, list(map(PLAN.to_row, records)))
-
-    def add_new(self, records: Iterable[Record]) -> int:
-        """Append the records that are not here yet; returns how many.
+    def add_new(self, records: Iterable[R]) -> int:
+        """Append the records of one kind that are not here yet; returns how many.
 
         The same record has all fields equal, times and moment included.  Commits every few thousand: after a crash,
         run again to complete.
         """
-        return self._insert_new(RECORD, records)
-
-    def add_new_kernels(self, records: Iterable[KernelRecord]) -> int:
-        """As :meth:`add_new`, for kernel tuning records."""
-        return self._insert_new(KERNEL, records)
-
-    def add_new_plans(self, records: Iterable[PlanRecord]) -> int:
-        """As :meth:`add_new`, for whole plans."""
-        return self._insert_new(PLAN, records)
+        left, count = iter(records), 0
+        while part := list(islice(left, _CHUNK)):
+            table = TABLES[type(part[0])]
+            count += self._insert(table.insert_new, [row + row for row in map(table.to_row, part)])
+        return count
 
     def _insert(self, statement: str, rows: Sequence[Row]) -> int:
-        if not rows:
-            return 0
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             with self._transaction():
@@ -143,13 +134,6 @@ class RecordStore:
                 str(error),
                 f"is there room, and does no other program hold it?  df -h {shlex.quote(str(self.path.parent))}",
             ) from error
-
-    def _insert_new(self, table: Table[R], records: Iterable[R]) -> int:
-        rows = map(table.to_row, records)
-        count = 0
-        while part := list(islice(rows, _CHUNK)):
-            count += self._insert(table.insert_new, [row + row for row in part])
-        return count
 
     def query(
         self,
@@ -162,21 +146,19 @@ class RecordStore:
     ) -> Iterator[Record]:
         """The records that match all given fields, oldest first."""
         fields = {"device": device, "processor": processor, "workload": workload, "build": build, "mode": mode}
-        return map(RECORD.from_row, self._select(RECORD.name, RECORD.columns, fields | {"kind": kind}))
+        return self._read(RECORD, fields | {"kind": kind})
 
     def kernels(
         self, device: str | None = None, task: str | None = None, target: str | None = None
     ) -> Iterator[KernelRecord]:
         """The kernel tuning records that match all given fields, oldest first; ``target`` is compared as text."""
-        fields = {"device": device, "task": task, "target": target}
-        return map(KERNEL.from_row, self._select(KERNEL.name, KERNEL.columns, fields))
+        return self._read(KERNEL, {"device": device, "task": task, "target": target})
 
     def plans(
         self, device: str | None = None, build: str | None = None, graph: str | None = None
     ) -> Iterator[PlanRecord]:
         """The whole plans that match all given fields, oldest first."""
-        fields = {"device": device, "build": build, "graph": graph}
-        return map(PLAN.from_row, self._select(PLAN.name, PLAN.columns, fields))
+        return self._read(PLAN, {"device": device, "build": build, "graph": graph})
 
     def totals(
         self,
@@ -190,6 +172,9 @@ class RecordStore:
         fields = {"device": device, "processor": processor, "kind": kind, "mode": mode}
         columns = ("device", "processor", "kind", numbers)
         return list(self._select(RECORD.name, columns, fields, "GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"))
+
+    def _read(self, table: Table[R], fields: dict[str, str | None]) -> Iterator[R]:
+        return map(table.from_row, self._select(table.name, table.columns, fields))
 
     def _select(
         self, table: str, columns: Sequence[str], fields: dict[str, str | None], end: str = "ORDER BY id"

@@ -132,12 +132,8 @@ def workloads(operator: Operator, graph: OpGraph, pieces: Iterable[tuple[str, in
 
 @lru_cache(maxsize=8192)
 def _from_key(key: str) -> Workload:
-    try:
-        structure = msgspec.json.decode(key, type=Structure)
-    except msgspec.DecodeError as error:
-        raise UserError("a record's workload is no workload", f"{key[:80]!r}: {error}") from error
-    operator, graph = _rebuild(structure)
-    whole, cut = describe(operator, graph), structure.cut
+    operator, graph, cut = rebuild(key)
+    whole = describe(operator, graph)
     if cut is None:
         return whole
     # An axis may have had its name from the neighbours in the network; its number is the operator's own.
@@ -146,15 +142,19 @@ def _from_key(key: str) -> Workload:
     return _piece(whole, operator, graph, cut)
 
 
-def _rebuild(structure: Structure) -> tuple[Operator, OpGraph]:
-    """A network of this one operator."""
+def rebuild(key: str) -> tuple[Operator, OpGraph, Cut | None]:
+    """A key's operator, a network of it alone, and the key's cut.  Raises :class:`UserError` for text that is no key."""
+    try:
+        structure = msgspec.json.decode(key, type=Structure)
+    except msgspec.DecodeError as error:
+        raise UserError("a record's workload is no workload", f"{key[:80]!r}: {error}") from error
     values = structure.inputs + structure.outputs
     tensors = tuple(Tensor(i, f"t{i}", value.shape, value.dtype) for i, value in enumerate(values))
     inputs = tuple(range(len(structure.inputs)))
     outputs = tuple(range(len(inputs), len(values)))
     consts = tuple(Const(f"c{i}", value.shape, value.dtype) for i, value in enumerate(structure.consts))
     operator = Operator(0, structure.kind, structure.kind, inputs, outputs, structure.body, consts, structure.flops)
-    return operator, OpGraph(tensors, (operator,), inputs, outputs)
+    return operator, OpGraph(tensors, (operator,), inputs, outputs), structure.cut
 
 
 def describe(operator: Operator, graph: OpGraph) -> Workload:

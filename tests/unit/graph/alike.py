@@ -41,19 +41,19 @@ def check_alike(operator: Operator, graph: OpGraph, most: int = 10) -> int:
                 single[number] = piece(operator, graph, name, lo, hi)
             except NoSplit:
                 with pytest.raises(NoSplit):
-                    list(pieces(operator, graph, name, *ends[[*single, number]].T))
+                    list(pieces(operator, graph, axis.index, *ends[[*single, number]].T))
         legal = np.array([*single], dtype=np.intp)
         lo, hi = ends[legal].T
         together = {
             legal[row]: (member(part, at), rows)
-            for rows, part in pieces(operator, graph, name, lo, hi)
+            for rows, part in pieces(operator, graph, axis.index, lo, hi)
             for at, row in enumerate(rows)
         }
         assert sorted(together) == sorted(single)
         for number, expected in single.items():
             # As JSON: no number is left that is not an ordinary one.
             assert msgspec.json.encode(together[number][0]) == msgspec.json.encode(expected)
-        for rows, parts in needs(operator, graph, name, lo, hi):
+        for rows, parts in needs(operator, graph, axis.index, lo, hi):
             for at, row in enumerate(rows):
                 for index, (need, expected) in enumerate(
                     zip(member(tuple(parts), at), single[legal[row]].inputs, strict=True)

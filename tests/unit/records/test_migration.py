@@ -123,7 +123,7 @@ def test_a_store_of_the_first_version_keeps_all_and_gains_the_rest(tmp_path: Pat
         assert (records[-1].error, records[-1].error_no) == ("no such kernel", ErrorNo.UNKNOWN_ERROR)
         assert list(store.kernels()) == [] and store.profiles() == {}
         store.add([record(schedule="{}", profile="0" * 16)])
-        store.add_kernels([kernel()])
+        store.add([kernel()])
     with RecordStore(path) as store:
         assert len(store) == 12 and len(list(store.kernels())) == 1
     RecordStore(tmp_path / "new.db").close()
@@ -142,7 +142,7 @@ def test_a_store_of_the_second_version_keeps_all_and_gains_plans(tmp_path: Path)
         assert [k.costs for k in store.kernels()] == [(0.5,)]
         assert store.profiles() == {"0123456789abcdef": "{}"}
         assert list(store.plans()) == []
-        store.add_plans([PLAN])
+        store.add([PLAN])
     with RecordStore(path) as store:
         assert list(store.plans()) == [PLAN]
     RecordStore(tmp_path / "new.db").close()

@@ -57,8 +57,8 @@ def test_equal_plans_have_equal_texts() -> None:
 def test_a_store_keeps_plans_and_finds_them(tmp_path: Path) -> None:
     other = replace(PLAN, model="other", graph="1" * 16, build="b2", settings='{"flush_every": 4}')
     with RecordStore(tmp_path / "a.db") as store:
-        assert store.add_plans([PLAN, other, PLAN]) == 3
-        assert store.add_new_plans([PLAN, replace(PLAN, when=5.0)]) == 1
+        assert store.add([PLAN, other, PLAN]) == 3
+        assert store.add_new([PLAN, replace(PLAN, when=5.0)]) == 1
     with RecordStore(tmp_path / "a.db") as store:
         assert list(store.plans()) == [PLAN, other, PLAN, replace(PLAN, when=5.0)]
         assert list(store.plans(graph="1" * 16)) == list(store.plans(build="b2")) == [other]
@@ -68,7 +68,7 @@ def test_a_store_keeps_plans_and_finds_them(tmp_path: Path) -> None:
 
 def test_the_table_is_append_only(tmp_path: Path) -> None:
     with RecordStore(tmp_path / "a.db") as store:
-        store.add_plans([PLAN])
+        store.add([PLAN])
     connection = sqlite3.connect(tmp_path / "a.db")
     for statement in ("DELETE FROM plan", "UPDATE plan SET model='x'"):
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
@@ -78,9 +78,9 @@ def test_the_table_is_append_only(tmp_path: Path) -> None:
 
 def test_plans_are_merged_exported_and_imported_once(tmp_path: Path) -> None:
     with RecordStore(tmp_path / "a.db") as store:
-        store.add_plans([PLAN])
+        store.add([PLAN])
         store.add([record()])
-        store.add_kernels([kernel()])
+        store.add([kernel()])
         assert export_file(store, tmp_path / "out.log") == Amount(1, 1, 0, 1)
         assert export_file(store, tmp_path / "out.csv") == Amount(1)
     with RecordStore(tmp_path / "b.db") as store:
@@ -96,7 +96,7 @@ def test_plans_are_merged_exported_and_imported_once(tmp_path: Path) -> None:
 def test_any_plans_go_through_a_file(made: list[PlanRecord], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("any")
     with RecordStore(folder / "a.db") as store:
-        store.add_plans(made)
+        store.add(made)
         export_file(store, folder / "out.log")
     with RecordStore(folder / "b.db") as store:
         assert import_file(store, folder / "out.log").new == Amount(plans=len(made))
@@ -111,7 +111,7 @@ def test_a_bad_plan_stops_an_import(tmp_path: Path) -> None:
 
 def test_plans_are_selected_by_device_and_model_and_counted(tmp_path: Path) -> None:
     with RecordStore(tmp_path / "a.db") as store:
-        store.add_plans([PLAN, replace(PLAN, build="b2"), replace(PLAN, model="other", when=1800000000.0)])
+        store.add([PLAN, replace(PLAN, build="b2"), replace(PLAN, model="other", when=1800000000.0)])
         assert [(g.what, g.processor, g.kind, g.count, g.builds) for g in groups(store)] == [
             ("plan", "both", "net", 2, 2),
             ("plan", "both", "other", 1, 1),

@@ -23,7 +23,7 @@ path, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 with RecordStore(path) as store:
     for index in range(count):
         store.add([record(f"{name}-{index}", part) for part in range(3)])
-        store.add_kernels([kernel(f"{name}-{index}", part=part) for part in range(2)])
+        store.add([kernel(f"{name}-{index}", part=part) for part in range(2)])
         print(index, flush=True)
 """
 
@@ -126,7 +126,7 @@ def test_kernel_records_are_canonical_and_failures_cost_nothing() -> None:
 def test_kernels_come_out_in_order_and_by_what_is_given(tmp_path: Path) -> None:
     made = [kernel(), kernel(costs=(), error_no=6), kernel("dense.codl"), kernel(device=""), kernel(target="opencl")]
     with RecordStore(tmp_path / "records.db") as store:
-        assert store.add_kernels(made) == 5 and len(store) == 0
+        assert store.add(made) == 5 and len(store) == 0
     with RecordStore(tmp_path / "records.db") as store:
         assert list(store.kernels()) == made
         assert list(store.kernels(device="")) == [made[3]]
@@ -138,8 +138,8 @@ def test_what_is_known_is_not_added_again(tmp_path: Path) -> None:
     made = [record(), record(when=1.0), record(times_ms=(1.5, 1.25, 9.5)), record(mode="shared"), record(schedule="{}")]
     tried = [kernel(), kernel(all_cost=2.75), kernel(costs=(), error_no=8)]
     with RecordStore(tmp_path / "records.db") as store:
-        assert store.add_new([*made, record()]) == 5 and store.add_new_kernels([*tried, kernel()]) == 3
-        assert store.add_new(reversed([*made, record("new")])) == 1 and store.add_new_kernels(tried) == 0
+        assert store.add_new([*made, record()]) == 5 and store.add_new([*tried, kernel()]) == 3
+        assert store.add_new(reversed([*made, record("new")])) == 1 and store.add_new(tried) == 0
         assert list(store) == [*made, record("new")] and list(store.kernels()) == tried
         assert store.add([record()]) == 1, "a measurement is appended whatever it says"
 
@@ -177,7 +177,7 @@ def test_lookups_use_the_indices(tmp_path: Path) -> None:
 def test_records_are_never_changed_or_deleted(tmp_path: Path) -> None:
     with RecordStore(tmp_path / "records.db") as store:
         store.add([record()])
-        store.add_kernels([kernel()])
+        store.add([kernel()])
         store.keep_profile("{}")
     connection = sqlite3.connect(tmp_path / "records.db")
     for table, column in (("record", "error"), ("kernel", "task"), ("profile", "json")):

@@ -67,7 +67,7 @@ class Trials:
         if self.log is not None:
             append(self.log, candidate, result)
         if self.store is not None:
-            self.store.add_kernels([kernel_record(candidate, result, self.device, self.profile)])
+            self.store.add([kernel_record(candidate, result, self.device, self.profile)])
 
     def find(self, task: Any) -> list[Pair]:
         """The trials of ``task``, with the configurations of its present space."""

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from tvm_codl.errors import UsageError, UserError
 from tvm_codl.graph.opgraph import Operator, OpGraph
-from tvm_codl.plan.candidates import Axes, Candidate
+from tvm_codl.plan.candidates import Axes
 from tvm_codl.plan.energy import Energy
 from tvm_codl.plan.explain.prices import Prices
 from tvm_codl.plan.explain.text import milliseconds, table_lines
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.reasons import placement_words
-from tvm_codl.plan.search import round_ms, search
+from tvm_codl.plan.search import round_ms
 from tvm_codl.plan.verify import verify_plan
 
 ASKED = "as was asked"
@@ -68,7 +68,7 @@ def what_if(
     Raises :class:`UserError` for a placement that the verifier refuses, and for an operator that does not run there.
     """
     _verify(problem.graph, problem.axes, asked)
-    before = plan or _search(problem, problem.options, energy)
+    before = plan or problem.search(energy=energy)
     prices = Prices.of(problem, [before], asked)
     now = prices.choice(before)
     forced = list(now)
@@ -76,7 +76,7 @@ def what_if(
         if operator.id in asked:
             forced[node] = prices.index(node, asked[operator.id])
     alone = _predict(prices, forced, energy)
-    after = _search(problem, prices.restrict(asked), energy, [forced])
+    after = problem.search(prices.restrict(asked), energy, [forced])
     then = prices.choice(after)
     if energy is None and prices.predicted_ms(forced) < prices.predicted_ms(then):
         # The search goes by simulated runs, without the problem's factors.
@@ -172,17 +172,6 @@ def _verify(graph: OpGraph, axes: Axes, asked: Mapping[int, Placement]) -> None:
         verify_plan(Plan("", "", lines), graph, axes)
     except UserError as error:
         raise UserError(error.what, error.evidence, "ask for one of the legal placements") from error
-
-
-def _search(
-    problem: Problem,
-    options: Mapping[int, Sequence[Candidate]],
-    energy: Energy | None,
-    starts: Sequence[Sequence[int]] = (),
-) -> Plan:
-    """The best plan of these candidates, no worse than the choices ``starts``."""
-    network = (problem.graph, options, problem.sharing, problem.axes, problem.name, problem.device)
-    return search(*network, energy=energy, starts=starts).plan
 
 
 def _predict(prices: Prices, choice: Sequence[int], energy: Energy | None) -> Prediction:
