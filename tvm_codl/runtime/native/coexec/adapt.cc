@@ -157,37 +157,23 @@ void Choice::Decide() {
   trying_ = false;
   const Times now = tried_[static_cast<size_t>(kept_)];
   const int best = Best();
+  // A short return to plan 0 counts as a trial in vain, too.
+  const bool vain = best == kept_ || (kept_ == 0 && switches_ > 0 && since_kept_ < kSettled);
+  if (vain) distance_ = std::min(2 * distance_, kFar);
   if (best == kept_) {
     // Nothing is better, so this is how fast it is now.
     level_ = now;
-    Widen();
-    running_ = kept_;
-    since_trial_ = 0;
-    window_ = {};
-    since_kept_ = 0;
-    return;
+  } else {
+    const Reason reason = best == 0 ? Reason::kFirstAgain : cpu_slower_ ? Reason::kCpuSlower : Reason::kGpuSlower;
+    remembered_[static_cast<size_t>(switches_++) % kRemembered] = {
+        runs_, kept_, best, reason, now.ms, tried_[static_cast<size_t>(best)].ms};
+    level_ = {};
+    robbed_since_ = known_;
+    free_runs_ = 0;
   }
-  Switch& noted = remembered_[static_cast<size_t>(switches_++) % kRemembered];
-  noted.run = runs_;
-  noted.from = kept_;
-  noted.to = best;
-  noted.reason = best == 0 ? Reason::kFirstAgain : cpu_slower_ ? Reason::kCpuSlower : Reason::kGpuSlower;
-  noted.from_ms = now.ms;
-  noted.to_ms = tried_[static_cast<size_t>(best)].ms;
-  // A short return is one more trial in vain.
-  if (kept_ == 0 && switches_ > 1 && since_kept_ < kSettled) Widen();
-  Keep(best);
-}
-
-void Choice::Keep(int plan) {
-  kept_ = running_ = plan;
+  kept_ = running_ = best;
   window_ = {};
-  level_ = {};
-  robbed_since_ = known_;
-  free_runs_ = 0;
   since_kept_ = since_trial_ = 0;
 }
-
-void Choice::Widen() { distance_ = std::min(2 * distance_, kFar); }
 
 }  // namespace tvm_codl

@@ -105,8 +105,6 @@ class Choice {
   // Of those tried, the one to keep.
   int Best() const;
   void Decide();
-  void Keep(int plan);
-  void Widen();
 
   std::vector<State> states_;
   std::vector<Times> tried_;  // of each plan in this round of trials; 0: not tried
