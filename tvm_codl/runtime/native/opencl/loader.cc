@@ -120,19 +120,19 @@ extern "C" CL_API_ENTRY cl_program CL_API_CALL clCreateProgramWithSource(cl_cont
   const char* text = source.c_str();
   const size_t length = source.size();
   cl_program program = entry(context, 1, &text, &length, error);
-  if (program != nullptr && !name.empty()) tvm_codl::KernelNames::Global().Add(program, std::move(name));
+  if (program != nullptr && !name.empty()) tvm_codl::AddOldName(program, std::move(name));
   return program;
 }
 
 extern "C" CL_API_ENTRY cl_kernel CL_API_CALL clCreateKernel(cl_program program, const char* name, cl_int* error) {
   ENTRY(clCreateKernel);
-  return entry(program, tvm_codl::KernelNames::Global().NameIn(program, name), error);
+  return entry(program, tvm_codl::NameIn(program, name), error);
 }
 
 extern "C" CL_API_ENTRY cl_int CL_API_CALL clReleaseProgram(cl_program program) {
   ENTRY(clReleaseProgram);
   // TVM's module releases a program once, at its end; a later program may have the same address.
-  tvm_codl::KernelNames::Global().Remove(program);
+  tvm_codl::RemoveOldName(program);
   return entry(program);
 }
 
