@@ -188,18 +188,11 @@ Mem Memory::NewDeviceImage(cl_mem like) {
 }
 
 Memory::DeviceArg Memory::Device(const View& view) {
-  DeviceArg arg;
   const Block& block = BlockOf(view);
   const int64_t offset = Offset(view);
-  if (block.svm != nullptr) {
-    arg.svm = static_cast<uint8_t*>(block.svm) + offset;
-    return arg;
-  }
-  if (offset == 0) {
-    arg.mem = block.mem;
-    return arg;
-  }
-  if (offset % sub_buffer_alignment_ != 0) return arg;
+  if (block.svm != nullptr) return {nullptr, static_cast<uint8_t*>(block.svm) + offset};
+  if (offset == 0) return {block.mem, nullptr};
+  if (offset % sub_buffer_alignment_ != 0) return {};
   Mem& sub = sub_buffers_[RangeOf(view)];
   if (!sub) {
     const cl_buffer_region region{static_cast<size_t>(offset), static_cast<size_t>(view.bytes)};
@@ -207,8 +200,7 @@ Memory::DeviceArg Memory::Device(const View& view) {
     sub.reset(clCreateSubBuffer(block.mem, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &status));
     Check(status, "clCreateSubBuffer");
   }
-  arg.mem = sub.get();
-  return arg;
+  return {sub.get(), nullptr};
 }
 
 uint8_t* Memory::MapRange(cl_command_queue queue, const View& view, cl_map_flags flags, bool block, cl_uint waits,
