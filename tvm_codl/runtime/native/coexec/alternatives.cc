@@ -203,9 +203,9 @@ void Alternatives::FlushEvery(int commands) {
 }
 
 std::string Alternatives::MemoryBytes() const {
-  Executor::HeldBytes all{};
+  Memory::HeldBytes all{};
   for (const auto& executor : executors_) {
-    const Executor::HeldBytes held = executor->held_bytes();
+    const Memory::HeldBytes held = executor->held_bytes();
     all = {held.weights, all.tensors + held.tensors, all.scratch + held.scratch};
   }
   return Json(

@@ -65,11 +65,12 @@ class Memory {
   void BeginRun(cl_command_queue queue);
   void EndRun(cl_command_queue queue);
 
-  // Bytes held: for weights, which the library's executors share; for tensors; and by NewDeviceBuffer and
-  // NewDeviceImage.
-  int64_t WeightBytes() const { return weights_->HeldBytes(); }
-  int64_t TensorBytes() const { return tensor_bytes_; }
-  int64_t ScratchBytes() const { return scratch_bytes_; }
+  // Bytes held on this device: for all the library's weights, which its executors share; for this one's tensors; and
+  // for the workspace of its kernels and copies (NewDeviceBuffer, NewDeviceImage).
+  struct HeldBytes {
+    int64_t weights, tensors, scratch;
+  };
+  HeldBytes held_bytes() const { return {weights_->HeldBytes(), tensor_bytes_, scratch_bytes_}; }
 
  private:
   // One allocation, as both processors see it.
