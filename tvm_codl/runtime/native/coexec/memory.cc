@@ -42,15 +42,8 @@ void EnqueueMarker(cl_command_queue queue, cl_uint waits, const cl_event* wait_l
 }  // namespace
 
 const char* SharingName(Sharing sharing) {
-  switch (sharing) {
-    case Sharing::kSvm:
-      return "svm";
-    case Sharing::kMapped:
-      return "mapped";
-    case Sharing::kCopied:
-      return "copied";
-  }
-  return "";
+  static constexpr const char* kNames[] = {"svm", "mapped", "copied"};
+  return kNames[static_cast<size_t>(sharing)];
 }
 
 Sharing ChooseSharing(const OpenCLDevice& device, const std::string& wanted) {
@@ -86,13 +79,13 @@ void Memory::Place() {
   // While the CPU has a range mapped, the GPU must not use it for another tensor.  Mapping each tensor only when needed
   // would cost commands in every run, so mapped buffers do not share memory.
   const bool apart = sharing_ == Sharing::kMapped && device_.context != nullptr;
-  const bool one = sharing_ == Sharing::kSvm && device_.context != nullptr;
+  const bool unified = sharing_ == Sharing::kSvm && device_.context != nullptr;
   // One block more than the program has: the common one.
   const auto common = static_cast<size_t>(program_.blocks);
   blocks_.resize(common + 1);
   for (const Buffer& buffer : program_.buffers) {
     const bool own = apart && buffer.space == Space::kShared;
-    const bool in_common = one && buffer.common >= 0;
+    const bool in_common = unified && buffer.common >= 0;
     if (own) blocks_.emplace_back();
     block_of_.push_back(own ? blocks_.size() - 1 : in_common ? common : static_cast<size_t>(buffer.block));
     at_.push_back(own ? 0 : in_common ? buffer.common : buffer.at);
