@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "coexec/cl_handle.h"
 #include "facts.h"
 #include "log.h"
 #include "opencl/affinity.h"
@@ -10,6 +11,8 @@
 namespace codl_server {
 
 namespace {
+
+using Program = tvm_codl::ClHandle<cl_program, clReleaseProgram>;
 
 // By number, as headers may be older than the query: CL_DEVICE_PREFERRED_WORK_GROUP_SIZE_MULTIPLE of OpenCL 3.0,
 // NVIDIA's warp, AMD's wavefront.
@@ -35,19 +38,15 @@ uint64_t GetNumber(cl_device_id device, cl_device_info what) {
 // The wave of a small kernel; 0 if it cannot be queried.
 uint64_t GetKernelWave(cl_context context, cl_device_id device) {
   cl_int error = CL_SUCCESS;
+  const Program program(clCreateProgramWithSource(context, 1, &kSource, nullptr, &error));
+  if (!program || clBuildProgram(program.get(), 1, &device, nullptr, nullptr, nullptr) != CL_SUCCESS) return 0;
+  const tvm_codl::Kernel kernel(clCreateKernel(program.get(), "scale", &error));
   size_t wave = 0;
-  cl_program program = clCreateProgramWithSource(context, 1, &kSource, nullptr, &error);
-  if (program == nullptr) return 0;
-  if (clBuildProgram(program, 1, &device, nullptr, nullptr, nullptr) == CL_SUCCESS) {
-    if (cl_kernel kernel = clCreateKernel(program, "scale", &error)) {
-      error = clGetKernelWorkGroupInfo(kernel, device, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, sizeof(wave),
-                                       &wave, nullptr);
-      if (error != CL_SUCCESS) wave = 0;
-      clReleaseKernel(kernel);
-    }
+  if (kernel) {
+    error = clGetKernelWorkGroupInfo(kernel.get(), device, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, sizeof(wave),
+                                     &wave, nullptr);
   }
-  clReleaseProgram(program);
-  return wave;
+  return error == CL_SUCCESS ? wave : 0;
 }
 
 uint64_t GetWave(cl_context context, cl_device_id device) {

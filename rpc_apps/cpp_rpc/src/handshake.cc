@@ -2,23 +2,13 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <sstream>
 
 namespace codl_server {
 
 namespace {
 
-constexpr std::string_view kSpace = " \t\r\n\v\f";
 constexpr size_t kLongestShown = 64;
-
-// Removes the first word; empty if there is none.
-std::string_view NextWord(std::string_view* words) {
-  const size_t begin = words->find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return {};
-  words->remove_prefix(begin);
-  const std::string_view word = words->substr(0, words->find_first_of(kSpace));
-  words->remove_prefix(word.size());
-  return word;
-}
 
 void CheckNumber(int32_t number, Peer peer) {
   if (number == kMagic) return;
@@ -47,9 +37,10 @@ void Handshake::Take(std::string_view bytes) {
 
 double TimeLimit(std::string_view words) {
   constexpr std::string_view kOption = "-timeout=";
-  for (std::string_view word = NextWord(&words); !word.empty(); word = NextWord(&words)) {
-    if (word.substr(0, kOption.size()) != kOption) continue;
-    const std::string value(word.substr(kOption.size()));
+  std::istringstream in{std::string(words)};
+  for (std::string word; in >> word;) {
+    if (word.compare(0, kOption.size(), kOption) != 0) continue;
+    const std::string value = word.substr(kOption.size());
     char* end = nullptr;
     const double seconds = std::strtod(value.c_str(), &end);
     if (value.empty() || end != value.c_str() + value.size() || !std::isfinite(seconds) || seconds < 0) {
@@ -61,11 +52,9 @@ double TimeLimit(std::string_view words) {
 }
 
 void CheckKey(std::string_view words, std::string_view key) {
-  constexpr std::string_view kClient = "client:";
-  const std::string_view word = NextWord(&words);
-  if (word.substr(0, kClient.size()) != kClient || word.substr(kClient.size()) != key) {
-    throw Refused("a key that is not this phone's, or no longer");
-  }
+  std::string first;
+  std::istringstream(std::string(words)) >> first;
+  if (first != "client:" + std::string(key)) throw Refused("a key that is not this phone's, or no longer");
 }
 
 std::string Number(int32_t value) {

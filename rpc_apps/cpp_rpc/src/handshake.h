@@ -19,9 +19,14 @@ constexpr int32_t kMismatch = kMagic + 2;
 constexpr int32_t kTrackerMagic = 0x2F271;
 constexpr int32_t kLongestText = 1024;
 
-// The peer speaks another protocol, violates this one, or has the wrong key.
-class Refused : public std::runtime_error {
+// The connection to a peer cannot be used.
+class PeerError : public std::runtime_error {
   using std::runtime_error::runtime_error;
+};
+
+// The peer speaks another protocol, violates this one, or has the wrong key.
+class Refused : public PeerError {
+  using PeerError::PeerError;
 };
 
 enum class Peer { kClient, kProxy };

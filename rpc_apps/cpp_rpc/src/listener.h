@@ -2,7 +2,6 @@
 #ifndef TVM_CODL_SERVER_LISTENER_H_
 #define TVM_CODL_SERVER_LISTENER_H_
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -61,7 +60,7 @@ class PortListener final : public Listener {
   bool offered_ = false;
   double taken_ = 0;  // s since a client took the key from the tracker
   Clock::time_point next_check_{};
-  std::vector<std::unique_ptr<Pending>> pending_;
+  std::vector<Pending> pending_;
 };
 
 class ProxyListener final : public Listener {

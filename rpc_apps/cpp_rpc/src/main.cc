@@ -97,8 +97,7 @@ std::string ServeClient(Events* events, Listener* listener, const Client& client
   } catch (const Stop&) {
     throw;
   } catch (const std::exception& error) {
-    std::vector<pollfd> none;
-    events->Wait(&none, kPause);
+    events->Wait(kPause);
     return std::string("was not served: ") + error.what();
   }
 }

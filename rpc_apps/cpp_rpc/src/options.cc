@@ -31,6 +31,7 @@ TVM RPC has no password and runs whatever it is sent.  An address other than 127
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
+constexpr long kMostMiB = 1 << 24;
 
 long ParseInteger(const std::string& name, const std::string& text, long least, long most) {
   char* end = nullptr;
@@ -65,35 +66,37 @@ Address ParseAddress(const std::string& text) {
 Options Parse(int argc, char** argv) {
   Options options;
   using Take = std::function<void(const std::string& name, const std::string& value)>;
-  constexpr long kMostMiB = 1 << 24;
+  const auto text = [](std::string* into) -> Take { return [into](auto&, auto& value) { *into = value; }; };
+  const auto address = [](std::optional<Address>* into) -> Take {
+    return [into](auto&, auto& value) { *into = ParseAddress(value); };
+  };
+  const auto integer = [](int* into, long least, long most) -> Take {
+    return [=](auto& name, auto& value) { *into = static_cast<int>(ParseInteger(name, value, least, most)); };
+  };
+  const auto mib = [](uint64_t* into, long least) -> Take {
+    return [=](auto& name, auto& value) {
+      *into = kMiB * static_cast<uint64_t>(ParseInteger(name, value, least, kMostMiB));
+    };
+  };
   const std::map<std::string, Take> takers = {
       {"--listen",
        [&](auto&, auto& value) {
-         const Address address = ParseAddress(value);
-         options.host = address.host;
-         options.port = address.port;
+         const Address listen = ParseAddress(value);
+         options.host = listen.host;
+         options.port = listen.port;
        }},
-      {"--host", [&](auto&, auto& value) { options.host = value; }},
-      {"--port",
-       [&](auto& name, auto& value) { options.port = static_cast<int>(ParseInteger(name, value, 0, 65535)); }},
-      {"--port-end",
-       [&](auto& name, auto& value) { options.port_end = static_cast<int>(ParseInteger(name, value, 0, 65536)); }},
-      {"--tracker", [&](auto&, auto& value) { options.tracker = ParseAddress(value); }},
-      {"--proxy", [&](auto&, auto& value) { options.proxy = ParseAddress(value); }},
-      {"--key", [&](auto&, auto& value) { options.key = value; }},
-      {"--custom-addr", [&](auto&, auto& value) { options.custom_addr = value; }},
-      {"--work-dir", [&](auto&, auto& value) { options.work_dir = value; }},
-      {"--parent",
-       [&](auto& name, auto& value) { options.parent = static_cast<int>(ParseInteger(name, value, 1, 1 << 30)); }},
+      {"--host", text(&options.host)},
+      {"--port", integer(&options.port, 0, 65535)},
+      {"--port-end", integer(&options.port_end, 0, 65536)},
+      {"--tracker", address(&options.tracker)},
+      {"--proxy", address(&options.proxy)},
+      {"--key", text(&options.key)},
+      {"--custom-addr", text(&options.custom_addr)},
+      {"--work-dir", text(&options.work_dir)},
+      {"--parent", integer(&options.parent, 1, 1 << 30)},
       {"--session-timeout", [&](auto& name, auto& value) { options.limits.session_s = ParseSeconds(name, value); }},
-      {"--max-packet-mb",
-       [&](auto& name, auto& value) {
-         options.limits.packet_bytes = kMiB * static_cast<uint64_t>(ParseInteger(name, value, 1, kMostMiB));
-       }},
-      {"--session-memory-mb",
-       [&](auto& name, auto& value) {
-         options.limits.memory_bytes = kMiB * static_cast<uint64_t>(ParseInteger(name, value, 0, kMostMiB));
-       }},
+      {"--max-packet-mb", mib(&options.limits.packet_bytes, 1)},
+      {"--session-memory-mb", mib(&options.limits.memory_bytes, 0)},
   };
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];

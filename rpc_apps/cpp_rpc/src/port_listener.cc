@@ -39,25 +39,25 @@ void PortListener::Close() {
 Client PortListener::Next(Events* events) {
   offered_ = false;
   // Nobody read these connections while a session ran.
-  for (const auto& pending : pending_) pending->since = Clock::now();
+  for (Pending& pending : pending_) pending.since = Clock::now();
   while (true) {
     if (tracker_ && !offered_) OfferKey(events);
     std::vector<pollfd> sockets;
-    for (const auto& pending : pending_) sockets.push_back({pending->conn.get(), POLLIN, 0});
+    for (const Pending& pending : pending_) sockets.push_back({pending.conn.get(), POLLIN, 0});
     const size_t count = sockets.size();
     if (count < kMostPending) sockets.push_back({socket_.get(), POLLIN, 0});
     events->Wait(&sockets, WaitTime());
     for (size_t i = 0; i < count; ++i) {
       if (sockets[i].revents == 0) continue;
-      std::unique_ptr<Pending>& pending = pending_[i];
+      Pending& pending = pending_[i];
       try {
-        if (std::optional<Client> client = Read(pending.get())) {
+        if (std::optional<Client> client = Read(&pending)) {
           pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
           return std::move(*client);
         }
       } catch (const std::runtime_error& error) {
-        Log("refused " + pending->peer + ": " + error.what());
-        pending->conn.Close();
+        Log("refused " + pending.peer + ": " + error.what());
+        pending.conn.Close();
       }
     }
     DropSlow();
@@ -69,8 +69,8 @@ Client PortListener::Next(Events* events) {
 double PortListener::WaitTime() const {
   double seconds = kCheck;
   const bool full = pending_.size() >= kMostPending;
-  for (const auto& pending : pending_) {
-    seconds = std::min(seconds, SecondsUntil(pending->since) + (full ? kCrowdedTimeout : kHandshakeTimeout));
+  for (const Pending& pending : pending_) {
+    seconds = std::min(seconds, SecondsUntil(pending.since) + (full ? kCrowdedTimeout : kHandshakeTimeout));
   }
   return std::max(seconds, 0.05);
 }
@@ -101,14 +101,14 @@ void PortListener::CheckKeyTaken(Events* events) {
 
 void PortListener::Accept() {
   while (pending_.size() < kMostPending) {
-    auto pending = std::make_unique<Pending>();
-    pending->conn = Fd(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!pending->conn) {
+    Pending pending;
+    pending.conn = Fd(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!pending.conn) {
       if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) Log(SystemError("accept"));
       return;
     }
-    pending->peer = PeerOf(pending->conn.get());
-    SendAtOnce(pending->conn.get());
+    pending.peer = PeerOf(pending.conn.get());
+    SendAtOnce(pending.conn.get());
     pending_.push_back(std::move(pending));
   }
 }
@@ -120,13 +120,13 @@ void PortListener::DropSlow() {
     crowded = poll(&waiting, 1, 0) > 0;
   }
   const Clock::time_point late = In(-(crowded ? kCrowdedTimeout : kHandshakeTimeout));
-  for (const auto& pending : pending_) {
-    if (pending->conn && pending->since < late) {
-      Log("refused " + pending->peer + ": half a handshake, then nothing");
-      pending->conn.Close();
+  for (Pending& pending : pending_) {
+    if (pending.conn && pending.since < late) {
+      Log("refused " + pending.peer + ": half a handshake, then nothing");
+      pending.conn.Close();
     }
   }
-  const auto closed = [](const std::unique_ptr<Pending>& one) { return !one->conn; };
+  const auto closed = [](const Pending& pending) { return !pending.conn; };
   pending_.erase(std::remove_if(pending_.begin(), pending_.end(), closed), pending_.end());
 }
 

@@ -18,18 +18,14 @@ constexpr double kWait = 60.0;
 
 Client ProxyListener::Next(Events* events) {
   while (true) {
-    std::string failure;
     try {
       Client client = ConnectAndWait(events);
       last_error_.clear();
       return client;
-    } catch (const SocketError& error) {
-      failure = error.what();
-    } catch (const Refused& error) {
-      failure = error.what();
+    } catch (const PeerError& error) {
+      if (error.what() != last_error_) Log("proxy " + proxy_.text() + ": " + error.what() + "; trying again");
+      last_error_ = error.what();
     }
-    if (failure != last_error_) Log("proxy " + proxy_.text() + ": " + failure + "; trying again");
-    last_error_ = failure;
     events->Sleep(kRetry);
   }
 }

@@ -66,8 +66,8 @@ void WarmUp(const Module& module, const std::string& functions, const std::strin
   }
   const tvm::Device device{kDLOpenCL, 0};
   std::vector<NDArray> arrays;
-  for (const picojson::value& one : given.get<picojson::array>()) {
-    const auto& about = one.get<picojson::array>();
+  for (const picojson::value& argument : given.get<picojson::array>()) {
+    const auto& about = argument.get<picojson::array>();
     std::vector<int64_t> shape;
     for (const picojson::value& extent : about.at(0).get<picojson::array>()) {
       shape.push_back(static_cast<int64_t>(extent.get<double>()));

@@ -152,9 +152,8 @@ std::string RunSession(Events* events, Listener* listener, const Client& client,
       break;
     }
     // A child's end cuts the wait short.
-    std::vector<pollfd> none;
     const double until = deadline == Clock::time_point::max() ? kCheck : SecondsUntil(deadline);
-    events->Wait(&none, std::max(0.01, std::min(kCheck, until)));
+    events->Wait(std::max(0.01, std::min(kCheck, until)));
   }
   return killed.empty() ? Describe(status) : killed;
 }

@@ -104,6 +104,11 @@ void Events::Wait(std::vector<pollfd>* sockets, double seconds) {
   sockets->pop_back();
 }
 
+void Events::Wait(double seconds) {
+  std::vector<pollfd> none;
+  Wait(&none, seconds);
+}
+
 bool Events::Wait(int fd, short what, double seconds) {
   const Clock::time_point deadline = In(seconds);
   do {
@@ -116,10 +121,7 @@ bool Events::Wait(int fd, short what, double seconds) {
 
 void Events::Sleep(double seconds) {
   const Clock::time_point deadline = In(seconds);
-  while (SecondsUntil(deadline) > 0) {
-    std::vector<pollfd> none;
-    Wait(&none, SecondsUntil(deadline));
-  }
+  while (SecondsUntil(deadline) > 0) Wait(SecondsUntil(deadline));
 }
 
 Fd Listen(const std::string& host, int port, int port_end) {

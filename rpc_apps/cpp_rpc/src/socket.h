@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "handshake.h"
+
 namespace codl_server {
 
 using Clock = std::chrono::steady_clock;
@@ -53,8 +55,8 @@ class Stop : public std::runtime_error {
 };
 
 // The connection failed, was closed, or took too long.
-class SocketError : public std::runtime_error {
-  using std::runtime_error::runtime_error;
+class SocketError : public PeerError {
+  using PeerError::PeerError;
 };
 
 // Waits for sockets and signals at once.
@@ -65,6 +67,8 @@ class Events {
   explicit Events(int parent);
   // Until one of the sockets is ready (see poll's fields), a child ends or the time is over.  Throws Stop.
   void Wait(std::vector<pollfd>* sockets, double seconds);
+  // Until a child ends or the time is over.
+  void Wait(double seconds);
   // Whether the socket became ready in time.
   bool Wait(int fd, short what, double seconds);
   void Sleep(double seconds);

@@ -55,9 +55,7 @@ bool TrackerClient::Offer(Events* events, const std::string& match_key) {
     const JsonArray place = {Json(port_), Json(match_key)};
     Tell(events, {Json(kPut), Json(key_), Json(place), advertised_}, "it does not take the key " + key_);
     return true;
-  } catch (const SocketError& error) {
-    Lost(error.what());
-  } catch (const Refused& error) {
+  } catch (const PeerError& error) {
     Lost(error.what());
   }
   return false;
@@ -67,9 +65,7 @@ TrackerClient::Key TrackerClient::Query(Events* events, const std::string& match
   try {
     const JsonArray keys = ParseKeys(Ask(events, {Json(kPendingKeys)}));
     return std::find(keys.begin(), keys.end(), Json(match_key)) != keys.end() ? Key::kWaiting : Key::kTaken;
-  } catch (const SocketError& error) {
-    Lost(error.what());
-  } catch (const Refused& error) {
+  } catch (const PeerError& error) {
     Lost(error.what());
   }
   return Key::kLost;

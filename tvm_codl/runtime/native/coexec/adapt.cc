@@ -56,7 +56,7 @@ void Choice::Note(double ms, double cpu_ms, double delay_ms) {
   free_runs_ = run.free() ? free_runs_ + 1 : 0;
   const bool due = since_trial_ >= distance_ || trials_ == 0;
   // Trials that noise caused in vain do not count against a known cause.
-  if (kept_ == 0 && calm_.ms > 0.0 && (due || !known_) && window_.Robbed(kSure)) {
+  if (kept_ == 0 && calm_.ms > 0.0 && (due || !cause_known_) && window_.Robbed(kSure)) {
     const Times robbed = window_.Median(kSure);
     if (robbed.ms > calm_.ms * kDepart) return StartTrials(false, true, robbed);
   }
@@ -91,15 +91,15 @@ bool Choice::Departed() const {
                                                                 : recent.wait_ms() * kDepart < level_.wait_ms();
 }
 
-// `now`: the doubted runs of the kept plan; `known`: the thread's waits for a core are the cause.
-void Choice::StartTrials(bool only_first, bool known, const Times& now) {
+// `now`: the doubted runs of the kept plan; `cause_known`: the thread's waits for a core are the cause.
+void Choice::StartTrials(bool only_first, bool cause_known, const Times& now) {
   std::fill(tried_.begin(), tried_.end(), Times{});
   tried_[static_cast<size_t>(kept_)] = now;
   ++trials_;
   trying_ = true;
   second_round_ = again_ = false;
   only_first_ = only_first;
-  known_ = known;
+  cause_known_ = cause_known;
   // Away from plan 0 only waits for a core tell which processor is slower; otherwise the earlier finding stands.
   if (now.robbed()) {
     cpu_slower_ = true;
@@ -107,7 +107,7 @@ void Choice::StartTrials(bool only_first, bool known, const Times& now) {
     cpu_slower_ = now.cpu_ms - calm_.cpu_ms > 0.5 * (now.ms - calm_.ms);
   }
   // After a trial for the end of the waits, the next one needs a new cause; any other trial may hide that end.
-  if (known) robbed_since_ = false;
+  if (cause_known) robbed_since_ = false;
   QueueTrials(true);
   NextTrial();
 }
@@ -124,9 +124,9 @@ void Choice::QueueTrials(bool fitting) {
 void Choice::NextTrial() {
   if (next_ == queued_ && !second_round_ && !only_first_) {
     second_round_ = true;
-    if (Best() == kept_ && !known_) QueueTrials(false);
+    if (Best() == kept_ && !cause_known_) QueueTrials(false);
   }
-  if (next_ == queued_ && !again_ && !known_ && Best() != kept_) {
+  if (next_ == queued_ && !again_ && !cause_known_ && Best() != kept_) {
     // The kept plan may have been slow by momentary noise: try it once more.
     again_ = true;
     queued_ = next_ = 0;
@@ -141,7 +141,7 @@ void Choice::NextTrial() {
 int Choice::Best() const {
   const Times now = tried_[static_cast<size_t>(kept_)];
   int best = kept_;
-  double limit = (known_ ? 1.0 : kGain) * now.ms;
+  double limit = (cause_known_ ? 1.0 : kGain) * now.ms;
   for (size_t i = 0; i < tried_.size(); ++i) {
     if (tried_[i].ms > 0.0 && tried_[i].ms < limit) {
       best = static_cast<int>(i);
@@ -157,37 +157,23 @@ void Choice::Decide() {
   trying_ = false;
   const Times now = tried_[static_cast<size_t>(kept_)];
   const int best = Best();
+  // A short return to plan 0 counts as a trial in vain, too.
+  const bool vain = best == kept_ || (kept_ == 0 && switches_ > 0 && since_kept_ < kSettled);
+  if (vain) distance_ = std::min(2 * distance_, kFar);
   if (best == kept_) {
     // Nothing is better, so this is how fast it is now.
     level_ = now;
-    Widen();
-    running_ = kept_;
-    since_trial_ = 0;
-    window_ = {};
-    since_kept_ = 0;
-    return;
+  } else {
+    const Reason reason = best == 0 ? Reason::kFirstAgain : cpu_slower_ ? Reason::kCpuSlower : Reason::kGpuSlower;
+    remembered_[static_cast<size_t>(switches_++) % kRemembered] = {
+        runs_, kept_, best, reason, now.ms, tried_[static_cast<size_t>(best)].ms};
+    level_ = {};
+    robbed_since_ = cause_known_;
+    free_runs_ = 0;
   }
-  Switch& noted = remembered_[static_cast<size_t>(switches_++) % kRemembered];
-  noted.run = runs_;
-  noted.from = kept_;
-  noted.to = best;
-  noted.reason = best == 0 ? Reason::kFirstAgain : cpu_slower_ ? Reason::kCpuSlower : Reason::kGpuSlower;
-  noted.from_ms = now.ms;
-  noted.to_ms = tried_[static_cast<size_t>(best)].ms;
-  // A short return is one more trial in vain.
-  if (kept_ == 0 && switches_ > 1 && since_kept_ < kSettled) Widen();
-  Keep(best);
-}
-
-void Choice::Keep(int plan) {
-  kept_ = running_ = plan;
+  kept_ = running_ = best;
   window_ = {};
-  level_ = {};
-  robbed_since_ = known_;
-  free_runs_ = 0;
   since_kept_ = since_trial_ = 0;
 }
-
-void Choice::Widen() { distance_ = std::min(2 * distance_, kFar); }
 
 }  // namespace tvm_codl

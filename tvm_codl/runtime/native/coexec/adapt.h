@@ -99,14 +99,12 @@ class Choice {
   };
 
   bool Departed() const;
-  void StartTrials(bool only_first, bool known, const Times& now);
+  void StartTrials(bool only_first, bool cause_known, const Times& now);
   void QueueTrials(bool fitting);
   void NextTrial();
   // Of those tried, the one to keep.
   int Best() const;
   void Decide();
-  void Keep(int plan);
-  void Widen();
 
   std::vector<State> states_;
   std::vector<Times> tried_;  // of each plan in this round of trials; 0: not tried
@@ -115,7 +113,7 @@ class Choice {
   int kept_ = 0;     // the plan in use outside trials
   int running_ = 0;  // kept_, or the one that is tried
   bool trying_ = false, second_round_ = false, again_ = false, only_first_ = false, cpu_slower_ = false;
-  bool known_ = false;         // the cause is, so the doubted plan is not tried again
+  bool cause_known_ = false;   // so the doubted plan is not tried again
   bool robbed_since_ = false;  // a run since the last trial was
   size_t trial_runs_ = 0;
   Window window_;

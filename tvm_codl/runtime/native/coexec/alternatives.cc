@@ -21,15 +21,8 @@ std::vector<State> StatesOf(const std::vector<PlannedProgram>& plans) {
 }
 
 const char* ReasonName(Reason reason) {
-  switch (reason) {
-    case Reason::kCpuSlower:
-      return "the CPU is slower";
-    case Reason::kGpuSlower:
-      return "the GPU is slower";
-    case Reason::kFirstAgain:
-      return "the first choice is fast again";
-  }
-  return "";
+  static constexpr const char* kNames[] = {"the CPU is slower", "the GPU is slower", "the first choice is fast again"};
+  return kNames[static_cast<size_t>(reason)];
 }
 
 // Samples in milliseconds, as a JSON list with 9 digits.  The text's length hardly varies, nor what it allocates.
@@ -203,9 +196,9 @@ void Alternatives::FlushEvery(int commands) {
 }
 
 std::string Alternatives::MemoryBytes() const {
-  Executor::HeldBytes all{};
+  Memory::HeldBytes all{};
   for (const auto& executor : executors_) {
-    const Executor::HeldBytes held = executor->held_bytes();
+    const Memory::HeldBytes held = executor->held_bytes();
     all = {held.weights, all.tensors + held.tensors, all.scratch + held.scratch};
   }
   return Json(

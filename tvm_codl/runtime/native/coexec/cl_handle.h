@@ -4,6 +4,7 @@
 
 #include <CL/cl.h>
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -52,11 +53,24 @@ inline Queue NewQueue(cl_context context, cl_device_id device, cl_command_queue_
   return queue;
 }
 
-// Fine-grained shared virtual memory, to be freed with clSVMFree.
-inline void* AllocateSvm(cl_context context, size_t bytes) {
+inline Mem NewBuffer(cl_context context, cl_mem_flags flags, size_t bytes) {
+  cl_int status = CL_SUCCESS;
+  Mem mem(clCreateBuffer(context, flags, bytes, nullptr, &status));
+  Check(status, "clCreateBuffer");
+  return mem;
+}
+
+struct FreeSvm {
+  cl_context context = nullptr;
+  void operator()(void* memory) const { clSVMFree(context, memory); }
+};
+using Svm = std::unique_ptr<void, FreeSvm>;
+
+// Fine-grained shared virtual memory.
+inline Svm AllocateSvm(cl_context context, size_t bytes) {
   constexpr cl_uint kAlignment = 128;  // the size of OpenCL's largest type
-  void* memory = clSVMAlloc(context, CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER, bytes, kAlignment);
-  if (memory == nullptr) throw std::runtime_error("no shared memory for " + std::to_string(bytes) + " bytes");
+  Svm memory(clSVMAlloc(context, CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER, bytes, kAlignment), {context});
+  if (!memory) throw std::runtime_error("no shared memory for " + std::to_string(bytes) + " bytes");
   return memory;
 }
 

@@ -9,8 +9,8 @@
 
 namespace tvm_codl {
 
+using tvm::runtime::DataType;
 using tvm::runtime::Module;
-using tvm::runtime::NDArray;
 
 namespace {
 
@@ -20,11 +20,8 @@ OpenCLDevice FindDevice(int id) {
   if (id < 0 || static_cast<size_t>(id) >= workspace->devices.size()) {
     throw std::runtime_error("there is no OpenCL device " + std::to_string(id) + " of version 1.2 or later");
   }
-  OpenCLDevice device;
-  device.device = workspace->devices[static_cast<size_t>(id)];
-  device.context = workspace->contexts[workspace->device_to_platform[device.device]];
-  device.id = id;
-  return device;
+  const cl_device_id device = workspace->devices[static_cast<size_t>(id)];
+  return {workspace->contexts[workspace->device_to_platform[device]], device, id};
 }
 
 std::string Describe(const std::vector<int64_t>& shape) {
@@ -38,17 +35,12 @@ void CheckPort(const Port& port, const DLTensor& data) {
   if (shape != port.view.shape) {
     throw std::runtime_error(port.name + " has shape " + Describe(port.view.shape) + ", not " + Describe(shape));
   }
-  const DLDataType& want = port.view.dtype;
-  if (data.dtype.code != want.code || data.dtype.bits != want.bits || data.dtype.lanes != want.lanes) {
-    throw std::runtime_error(port.name + " has type " + tvm::runtime::DLDataType2String(want) + ", not " +
+  if (DataType(data.dtype) != DataType(port.view.dtype)) {
+    throw std::runtime_error(port.name + " has type " + tvm::runtime::DLDataType2String(port.view.dtype) + ", not " +
                              tvm::runtime::DLDataType2String(data.dtype));
   }
   if (data.device.device_type != kDLCPU) throw std::runtime_error(port.name + " must come from CPU memory");
-  int64_t stride = 1;
-  for (int i = data.ndim - 1; data.strides != nullptr && i >= 0; --i) {
-    if (data.shape[i] != 1 && data.strides[i] != stride) throw std::runtime_error(port.name + " must be compact");
-    stride *= data.shape[i];
-  }
+  if (!tvm::runtime::IsContiguous(data)) throw std::runtime_error(port.name + " must be compact");
 }
 
 Kind KindOf(Do what) {
@@ -156,12 +148,9 @@ void Executor::RunOnce(std::vector<Span>* spans) {
     if (gpu_) gpu_->Begin(spans != nullptr);
     for (size_t i = 0; i < steps.size(); ++i) {
       if (gpu_) Feed(program_->feed_until[i], spans);
-      if (spans == nullptr) {
-        RunCpuStep(i);
-        continue;
-      }
-      const int64_t start = HostNow();
+      const int64_t start = spans == nullptr ? 0 : HostNow();
       RunCpuStep(i);
+      if (spans == nullptr) continue;
       spans->push_back({start, HostNow(), steps[i].region, static_cast<int>(i), KindOf(steps[i].what), false});
     }
     if (gpu_) {

@@ -53,13 +53,11 @@ class Executor {
   // How long the CPU waited for the GPU in the last run, in ns.
   int64_t waited_ns() const { return waited_ns_; }
   int64_t copied_bytes() const { return copied_bytes_; }
-  // Bytes held on this device: all the library's weights, which its executors share; this one's tensors; and the
-  // workspace of its kernels and copies.
-  struct HeldBytes {
-    int64_t weights, tensors, scratch;
-  };
-  HeldBytes held_bytes() const {
-    return {memory_->WeightBytes(), memory_->TensorBytes(), memory_->ScratchBytes() + cpu_copied_};
+  // The workspace includes that of the CPU's calls.
+  Memory::HeldBytes held_bytes() const {
+    Memory::HeldBytes held = memory_->held_bytes();
+    held.scratch += cpu_copied_;
+    return held;
   }
   Sharing sharing() const { return memory_->sharing(); }
   const Program& program() const { return *program_; }

@@ -129,11 +129,8 @@ cl_mem GpuList::OwnImage(cl_mem recorded, std::map<cl_mem, cl_mem>* own) {
 }
 
 GpuList::Place GpuList::PlaceOf(const View& view) const {
-  Place place;
-  place.mem = memory_->Parent(view);
-  place.offset = static_cast<size_t>(memory_->Offset(view));
-  if (place.mem == nullptr) place.svm = memory_->Host(view);
-  return place;
+  const cl_mem mem = memory_->Parent(view);
+  return {mem, static_cast<size_t>(memory_->Offset(view)), mem == nullptr ? memory_->Host(view) : nullptr};
 }
 
 void GpuList::Record(size_t index, const PackedFunc& function) {

@@ -33,18 +33,17 @@ void WriteZeros(const OpenCLDevice& device, cl_mem mem, size_t bytes) {
   }
 }
 
+// What a transfer is where nothing has to move: a place in the queue.
+void EnqueueMarker(cl_command_queue queue, cl_uint waits, const cl_event* wait_list, cl_event* done) {
+  if (waits == 0 && done == nullptr) return;
+  Check(clEnqueueMarkerWithWaitList(queue, waits, wait_list, done), "clEnqueueMarkerWithWaitList");
+}
+
 }  // namespace
 
 const char* SharingName(Sharing sharing) {
-  switch (sharing) {
-    case Sharing::kSvm:
-      return "svm";
-    case Sharing::kMapped:
-      return "mapped";
-    case Sharing::kCopied:
-      return "copied";
-  }
-  return "";
+  static constexpr const char* kNames[] = {"svm", "mapped", "copied"};
+  return kNames[static_cast<size_t>(sharing)];
 }
 
 Sharing ChooseSharing(const OpenCLDevice& device, const std::string& wanted) {
@@ -70,22 +69,8 @@ Memory::Memory(const Program& program, OpenCLDevice device, Sharing sharing, std
   }
   Place();
   for (const Weight& weight : program_.weights) PlaceWeight(weight);
-  try {
-    for (Block& block : blocks_) {
-      if (!block.weight) Allocate(&block);
-    }
-  } catch (...) {
-    Release();
-    throw;
-  }
-}
-
-Memory::~Memory() { Release(); }
-
-void Memory::Release() noexcept {
   for (Block& block : blocks_) {
-    if (block.owned_svm != nullptr) clSVMFree(device_.context, block.owned_svm);
-    block.owned_svm = nullptr;
+    if (!block.weight) Allocate(&block);
   }
 }
 
@@ -94,13 +79,13 @@ void Memory::Place() {
   // While the CPU has a range mapped, the GPU must not use it for another tensor.  Mapping each tensor only when needed
   // would cost commands in every run, so mapped buffers do not share memory.
   const bool apart = sharing_ == Sharing::kMapped && device_.context != nullptr;
-  const bool one = sharing_ == Sharing::kSvm && device_.context != nullptr;
+  const bool unified = sharing_ == Sharing::kSvm && device_.context != nullptr;
   // One block more than the program has: the common one.
   const auto common = static_cast<size_t>(program_.blocks);
   blocks_.resize(common + 1);
   for (const Buffer& buffer : program_.buffers) {
     const bool own = apart && buffer.space == Space::kShared;
-    const bool in_common = one && buffer.common >= 0;
+    const bool in_common = unified && buffer.common >= 0;
     if (own) blocks_.emplace_back();
     block_of_.push_back(own ? blocks_.size() - 1 : in_common ? common : static_cast<size_t>(buffer.block));
     at_.push_back(own ? 0 : in_common ? buffer.common : buffer.at);
@@ -152,16 +137,14 @@ void Memory::Allocate(Block* block) {
   tensor_bytes_ += static_cast<int64_t>(bytes);
   if (space == Space::kShared && sharing_ == Sharing::kSvm) {
     block->owned_svm = AllocateSvm(device_.context, bytes);
-    std::memset(block->owned_svm, 0, bytes);
-    block->svm = block->owned_svm;
+    block->svm = block->owned_svm.get();
+    std::memset(block->svm, 0, bytes);
     block->address = static_cast<uint8_t*>(block->svm);
     return;
   }
   cl_mem_flags flags = CL_MEM_READ_WRITE;
   if (space == Space::kShared && sharing_ == Sharing::kMapped) flags |= CL_MEM_ALLOC_HOST_PTR;
-  cl_int status = CL_SUCCESS;
-  block->owned_mem.reset(clCreateBuffer(device_.context, flags, bytes, nullptr, &status));
-  Check(status, "clCreateBuffer");
+  block->owned_mem = NewBuffer(device_.context, flags, bytes);
   block->mem = block->owned_mem.get();
   if (block->timed) WriteZeros(device_, block->mem, bytes);
 }
@@ -176,9 +159,7 @@ bool Memory::HostAligned(const View& view) const {
 }
 
 Mem Memory::NewDeviceBuffer(size_t bytes) {
-  cl_int status = CL_SUCCESS;
-  Mem mem(clCreateBuffer(device_.context, CL_MEM_READ_WRITE, bytes, nullptr, &status));
-  Check(status, "clCreateBuffer");
+  Mem mem = NewBuffer(device_.context, CL_MEM_READ_WRITE, bytes);
   scratch_bytes_ += static_cast<int64_t>(bytes);
   return mem;
 }
@@ -200,27 +181,19 @@ Mem Memory::NewDeviceImage(cl_mem like) {
 }
 
 Memory::DeviceArg Memory::Device(const View& view) {
-  DeviceArg arg;
   const Block& block = BlockOf(view);
   const int64_t offset = Offset(view);
-  if (block.svm != nullptr) {
-    arg.svm = static_cast<uint8_t*>(block.svm) + offset;
-    return arg;
-  }
-  if (offset == 0) {
-    arg.mem = block.mem;
-    return arg;
-  }
-  if (offset % sub_buffer_alignment_ != 0) return arg;
-  Mem& sub = sub_buffers_[{view.buffer, {offset, view.bytes}}];
+  if (block.svm != nullptr) return {nullptr, static_cast<uint8_t*>(block.svm) + offset};
+  if (offset == 0) return {block.mem, nullptr};
+  if (offset % sub_buffer_alignment_ != 0) return {};
+  Mem& sub = sub_buffers_[RangeOf(view)];
   if (!sub) {
     const cl_buffer_region region{static_cast<size_t>(offset), static_cast<size_t>(view.bytes)};
     cl_int status = CL_SUCCESS;
     sub.reset(clCreateSubBuffer(block.mem, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &status));
     Check(status, "clCreateSubBuffer");
   }
-  arg.mem = sub.get();
-  return arg;
+  return {sub.get(), nullptr};
 }
 
 uint8_t* Memory::MapRange(cl_command_queue queue, const View& view, cl_map_flags flags, bool block, cl_uint waits,
@@ -246,16 +219,13 @@ int64_t Memory::EnqueueToGpu(cl_command_queue queue, const View& view, cl_uint w
           "clEnqueueWriteBuffer");
     return view.bytes;
   }
-  const Range range{view.buffer, {view.offset, view.bytes}};
-  auto it = mapped_for_cpu_write_.find(range);
-  if (sharing_ == Sharing::kMapped && it != mapped_for_cpu_write_.end() && it->second != nullptr) {
+  const auto it = mapped_for_cpu_write_.find(RangeOf(view));
+  if (it != mapped_for_cpu_write_.end() && it->second != nullptr) {
     Check(clEnqueueUnmapMemObject(queue, Parent(view), it->second, waits, wait_list, done), "clEnqueueUnmapMemObject");
     it->second = nullptr;
     return 0;
   }
-  if (waits != 0 || done != nullptr) {
-    Check(clEnqueueMarkerWithWaitList(queue, waits, wait_list, done), "clEnqueueMarkerWithWaitList");
-  }
+  EnqueueMarker(queue, waits, wait_list, done);
   return 0;
 }
 
@@ -267,16 +237,11 @@ int64_t Memory::EnqueueToCpu(cl_command_queue queue, const View& view, cl_uint w
           "clEnqueueReadBuffer");
     return view.bytes;
   }
-  if (sharing_ == Sharing::kMapped) {
-    const Range range{view.buffer, {view.offset, view.bytes}};
-    auto it = mapped_for_cpu_read_.find(range);
-    if (it != mapped_for_cpu_read_.end() && it->second == nullptr) {
-      it->second = MapRange(queue, view, CL_MAP_READ, false, waits, wait_list, done);
-      return 0;
-    }
-  }
-  if (waits != 0 || done != nullptr) {
-    Check(clEnqueueMarkerWithWaitList(queue, waits, wait_list, done), "clEnqueueMarkerWithWaitList");
+  const auto it = mapped_for_cpu_read_.find(RangeOf(view));
+  if (it != mapped_for_cpu_read_.end() && it->second == nullptr) {
+    it->second = MapRange(queue, view, CL_MAP_READ, false, waits, wait_list, done);
+  } else {
+    EnqueueMarker(queue, waits, wait_list, done);
   }
   return 0;
 }
@@ -284,9 +249,7 @@ int64_t Memory::EnqueueToCpu(cl_command_queue queue, const View& view, cl_uint w
 void Memory::BeginRun(cl_command_queue queue) {
   for (auto& [range, at] : mapped_for_cpu_read_) {
     if (at == nullptr) continue;
-    View view;
-    view.buffer = range.first;
-    Check(clEnqueueUnmapMemObject(queue, Parent(view), at, 0, nullptr, nullptr), "clEnqueueUnmapMemObject");
+    Check(clEnqueueUnmapMemObject(queue, Parent(ViewOf(range)), at, 0, nullptr, nullptr), "clEnqueueUnmapMemObject");
     at = nullptr;
   }
 }
@@ -296,10 +259,8 @@ void Memory::EndRun(cl_command_queue queue) {
   if (mapped_for_cpu_write_.empty() && mapped_for_cpu_read_.empty()) {
     for (size_t i = 0; i < program_.buffers.size(); ++i) {
       if (program_.buffers[i].space != Space::kShared) continue;
-      View whole;
-      whole.buffer = static_cast<int>(i);
+      const View whole = ViewOf({static_cast<int>(i), {0, program_.buffers[i].bytes}});
       if (BlockOf(whole).weight) continue;  // the store has mapped it
-      whole.bytes = program_.buffers[i].bytes;
       // Learns the address, which later maps must repeat.
       void* at = MapRange(queue, whole, CL_MAP_READ | CL_MAP_WRITE, true, 0, nullptr, nullptr);
       Check(clEnqueueUnmapMemObject(queue, Parent(whole), at, 0, nullptr, nullptr), "clEnqueueUnmapMemObject");
@@ -308,16 +269,12 @@ void Memory::EndRun(cl_command_queue queue) {
       if (step.what != Do::kToGpu && step.what != Do::kToCpu) continue;
       const View& view = step.args[0];
       auto& ranges = step.what == Do::kToGpu ? mapped_for_cpu_write_ : mapped_for_cpu_read_;
-      ranges[{view.buffer, {view.offset, view.bytes}}] = nullptr;
+      ranges[RangeOf(view)] = nullptr;
     }
   }
   for (auto& [range, at] : mapped_for_cpu_write_) {
     if (at != nullptr) continue;
-    View view;
-    view.buffer = range.first;
-    view.offset = range.second.first;
-    view.bytes = range.second.second;
-    at = MapRange(queue, view, CL_MAP_WRITE, true, 0, nullptr, nullptr);
+    at = MapRange(queue, ViewOf(range), CL_MAP_WRITE, true, 0, nullptr, nullptr);
   }
 }
 

@@ -33,9 +33,6 @@ class Memory {
   // `device.context` may be null for a program that has no GPU list and no shared buffer that a GPU touches.
   // Throws std::runtime_error where memory is short, and for a weight that `weights` lacks or has in another size.
   Memory(const Program& program, OpenCLDevice device, Sharing sharing, std::shared_ptr<WeightStore> weights);
-  ~Memory();
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
 
   Sharing sharing() const { return sharing_; }
 
@@ -68,11 +65,12 @@ class Memory {
   void BeginRun(cl_command_queue queue);
   void EndRun(cl_command_queue queue);
 
-  // Bytes held: for weights, which the library's executors share; for tensors; and by NewDeviceBuffer and
-  // NewDeviceImage.
-  int64_t WeightBytes() const { return weights_->HeldBytes(); }
-  int64_t TensorBytes() const { return tensor_bytes_; }
-  int64_t ScratchBytes() const { return scratch_bytes_; }
+  // Bytes held on this device: for all the library's weights, which its executors share; for this one's tensors; and
+  // for the workspace of its kernels and copies (NewDeviceBuffer, NewDeviceImage).
+  struct HeldBytes {
+    int64_t weights, tensors, scratch;
+  };
+  HeldBytes held_bytes() const { return {weights_->HeldBytes(), tensor_bytes_, scratch_bytes_}; }
 
  private:
   // One allocation, as both processors see it.
@@ -86,14 +84,16 @@ class Memory {
     bool timed = false;   // a weight without a value
     HostBytes owned_host;
     Mem owned_mem;
-    void* owned_svm = nullptr;
+    Svm owned_svm;
     tvm::runtime::NDArray array;
   };
+  // Of a view: buffer, offset, bytes.
   using Range = std::pair<int, std::pair<int64_t, int64_t>>;
+  static Range RangeOf(const View& view) { return {view.buffer, {view.offset, view.bytes}}; }
+  static View ViewOf(const Range& range) { return {range.first, range.second.first, range.second.second, {}, {}}; }
 
   Block& BlockOf(const View& view) { return blocks_[block_of_[static_cast<size_t>(view.buffer)]]; }
   const Block& BlockOf(const View& view) const { return blocks_[block_of_[static_cast<size_t>(view.buffer)]]; }
-  void Release() noexcept;
   void Place();
   void PlaceWeight(const Weight& weight);
   void Allocate(Block* block);

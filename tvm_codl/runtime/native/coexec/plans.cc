@@ -26,10 +26,9 @@ std::shared_ptr<const Program> ParseProgram(const picojson::value& json) {
 }  // namespace
 
 State ParseState(const std::string& name) {
-  if (name == "calm") return State::kCalm;
-  if (name == "cpu busy") return State::kCpuBusy;
-  if (name == "gpu throttled") return State::kGpuThrottled;
-  Fail("unknown state " + name);
+  static const std::map<std::string, State> states = {
+      {"calm", State::kCalm}, {"cpu busy", State::kCpuBusy}, {"gpu throttled", State::kGpuThrottled}};
+  return OneOf(states, name, "state");
 }
 
 std::vector<PlannedProgram> ParsePlans(const std::string& json) {

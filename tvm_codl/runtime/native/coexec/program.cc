@@ -13,17 +13,14 @@ constexpr int64_t kLargestBuffer = int64_t{1} << 36;
 constexpr int64_t kMostBlocks = int64_t{1} << 20;
 // How many CPU signals the GPU list is enqueued ahead of the CPU: one segment runs, one waits behind it.
 constexpr size_t kSignalsAhead = 2;
+constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
 
-DLDataType Dtype(const std::string& name) {
-  static const std::map<std::string, DLDataType> types = {
-      {"float32", {kDLFloat, 32, 1}}, {"float16", {kDLFloat, 16, 1}}, {"float64", {kDLFloat, 64, 1}},
-      {"int64", {kDLInt, 64, 1}},     {"int32", {kDLInt, 32, 1}},     {"int16", {kDLInt, 16, 1}},
-      {"int8", {kDLInt, 8, 1}},       {"uint8", {kDLUInt, 8, 1}},     {"uint32", {kDLUInt, 32, 1}},
-      {"bool", {kDLUInt, 1, 1}}};
-  auto it = types.find(name);
-  if (it == types.end()) Fail("unknown type " + name);
-  return it->second;
-}
+const std::map<std::string, DLDataType> kTypes = {{"float32", {kDLFloat, 32, 1}}, {"float16", {kDLFloat, 16, 1}},
+                                                  {"float64", {kDLFloat, 64, 1}}, {"int64", {kDLInt, 64, 1}},
+                                                  {"int32", {kDLInt, 32, 1}},     {"int16", {kDLInt, 16, 1}},
+                                                  {"int8", {kDLInt, 8, 1}},       {"uint8", {kDLUInt, 8, 1}},
+                                                  {"uint32", {kDLUInt, 32, 1}},   {"bool", {kDLUInt, 1, 1}}};
+const std::map<std::string, Space> kSpaces = {{"cpu", Space::kCpu}, {"gpu", Space::kGpu}, {"shared", Space::kShared}};
 
 class Parser {
  public:
@@ -57,16 +54,7 @@ class Parser {
   void ReadBuffer(const picojson::object& object) {
     Buffer buffer;
     buffer.bytes = Integer(Field(object, "bytes"), "bytes", 1, kLargestBuffer);
-    const std::string& space = String(Field(object, "space"), "space");
-    if (space == "cpu") {
-      buffer.space = Space::kCpu;
-    } else if (space == "gpu") {
-      buffer.space = Space::kGpu;
-    } else if (space == "shared") {
-      buffer.space = Space::kShared;
-    } else {
-      Fail("unknown space " + space);
-    }
+    buffer.space = OneOf(kSpaces, String(Field(object, "space"), "space"), "space");
     if (object.count("block") != 0) {
       buffer.block = static_cast<int>(Integer(Field(object, "block"), "block", 0, kMostBlocks));
       buffer.at = Integer(Field(object, "at"), "at", 0, kLargestBuffer);
@@ -77,9 +65,11 @@ class Parser {
     program_.buffers.push_back(buffer);
   }
 
-  int BufferIndex(const picojson::value& value) {
-    return static_cast<int>(Integer(value, "buffer", 0, static_cast<int64_t>(program_.buffers.size()) - 1));
+  static int Index(const picojson::value& value, const char* what, size_t count) {
+    return static_cast<int>(Integer(value, what, 0, static_cast<int64_t>(count) - 1));
   }
+
+  int BufferIndex(const picojson::value& value) { return Index(value, "buffer", program_.buffers.size()); }
 
   View ReadView(const picojson::value& value) {
     const auto& object = Object(value, "view");
@@ -87,7 +77,7 @@ class Parser {
     view.buffer = BufferIndex(Field(object, "buffer"));
     const int64_t room = program_.buffers[static_cast<size_t>(view.buffer)].bytes;
     view.offset = Integer(Field(object, "offset"), "offset", 0, room);
-    view.dtype = Dtype(String(Field(object, "dtype"), "dtype"));
+    view.dtype = OneOf(kTypes, String(Field(object, "dtype"), "dtype"), "type");
     int64_t elements = 1;
     for (const auto& extent : Array(Field(object, "shape"), "shape")) {
       const int64_t size = Integer(extent, "extent", 1, kLargestBuffer);
@@ -115,21 +105,19 @@ class Parser {
       const std::string& what = String(Field(object, "do"), "do");
       Step step;
       if (object.count("region") != 0) {
-        step.region = static_cast<int>(
-            Integer(Field(object, "region"), "region", 0, static_cast<int64_t>(program_.regions.size()) - 1));
+        step.region = Index(Field(object, "region"), "region", program_.regions.size());
         if (program_.regions[static_cast<size_t>(step.region)].processor != processor) {
           Fail("a region's step stands in the other processor's list");
         }
       }
       if (what == "wait" || what == "signal") {
         step.what = what == "wait" ? Do::kWait : Do::kSignal;
-        step.event = static_cast<int>(Integer(Field(object, "event"), "event", 0, program_.events - 1));
+        step.event = Index(Field(object, "event"), "event", static_cast<size_t>(program_.events));
       } else if (what == "call") {
         step.what = Do::kCall;
         step.function = String(Field(object, "function"), "function");
         for (const auto& arg : Array(Field(object, "args"), "args")) step.args.push_back(ReadViewFor(arg, processor));
-        step.outputs =
-            static_cast<int>(Integer(Field(object, "outputs"), "outputs", 0, static_cast<int64_t>(step.args.size())));
+        step.outputs = Index(Field(object, "outputs"), "outputs", step.args.size() + 1);
       } else if (what == "copy") {
         step.what = Do::kCopy;
         step.args = {ReadViewFor(Field(object, "from"), processor), ReadViewFor(Field(object, "to"), processor)};
@@ -188,26 +176,25 @@ class Parser {
 
   // Simulates both lists: every wait must find its signal, and the order gives the limits of feeding.
   void PlanFeeding() {
-    constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
-    std::vector<size_t> cpu_signal(static_cast<size_t>(program_.events), kNowhere);
-    std::vector<size_t> gpu_signal(static_cast<size_t>(program_.events), kNowhere);
-    auto find_signals = [](const std::vector<Step>& steps, std::vector<size_t>* where) {
+    const auto events = static_cast<size_t>(program_.events);
+    const auto find_signals = [events](const std::vector<Step>& steps) {
+      std::vector<size_t> where(events, kNowhere);
       for (size_t i = 0; i < steps.size(); ++i) {
         if (steps[i].what != Do::kSignal) continue;
-        auto& slot = (*where)[static_cast<size_t>(steps[i].event)];
+        auto& slot = where[static_cast<size_t>(steps[i].event)];
         if (slot != kNowhere) Fail("an event signalled twice");
         slot = i;
       }
+      return where;
     };
-    std::vector<char> awaited(static_cast<size_t>(program_.events), 0);
+    std::vector<char> awaited(events, 0);
     for (const std::vector<Step>* steps : {&program_.cpu, &program_.gpu}) {
       for (const Step& step : *steps) {
         if (step.what != Do::kWait) continue;
         if (awaited[static_cast<size_t>(step.event)]++ != 0) Fail("an event awaited twice");
       }
     }
-    find_signals(program_.cpu, &cpu_signal);
-    find_signals(program_.gpu, &gpu_signal);
+    const std::vector<size_t> cpu_signal = find_signals(program_.cpu), gpu_signal = find_signals(program_.gpu);
 
     // The GPU list may be enqueued up to the first wait for a CPU signal more than kSignalsAhead ahead.
     std::vector<size_t> signals_before(program_.cpu.size() + 1, 0);

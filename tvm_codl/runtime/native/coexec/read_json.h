@@ -5,6 +5,7 @@
 #include <picojson.h>
 
 #include <cstdint>
+#include <map>
 #include <stdexcept>
 #include <string>
 
@@ -37,6 +38,14 @@ inline const picojson::object& Object(const picojson::value& value, const char* 
 }
 inline const std::string& String(const picojson::value& value, const char* what) {
   return Get<std::string>(value, what, "string");
+}
+
+// What `name` stands for.
+template <typename T>
+const T& OneOf(const std::map<std::string, T>& values, const std::string& name, const char* what) {
+  const auto it = values.find(name);
+  if (it == values.end()) Fail(std::string("unknown ") + what + " " + name);
+  return it->second;
 }
 
 inline int64_t Integer(const picojson::value& value, const char* what, int64_t low, int64_t high) {

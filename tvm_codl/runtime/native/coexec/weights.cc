@@ -7,13 +7,6 @@ namespace tvm_codl {
 
 using tvm::runtime::NDArray;
 
-namespace {
-
-// OpenCL has no empty buffers.
-size_t Room(int64_t bytes) { return static_cast<size_t>(std::max<int64_t>(bytes, 1)); }
-
-}  // namespace
-
 WeightStore::WeightStore(std::vector<Named> weights) {
   for (auto& [name, array] : weights) {
     Weight weight;
@@ -23,14 +16,6 @@ WeightStore::WeightStore(std::vector<Named> weights) {
     weight.host = std::move(array);
     names_.push_back(name);
     weights_.emplace(name, std::move(weight));
-  }
-}
-
-WeightStore::~WeightStore() {
-  for (auto& [name, weight] : weights_) {
-    for (auto& [key, copy] : weight.copies) {
-      if (key.second == Form::kSvm) clSVMFree(key.first, copy.address);
-    }
   }
 }
 
@@ -68,17 +53,16 @@ WeightStore::Place WeightStore::OnDevice(const std::string& name, const OpenCLDe
 
 void WeightStore::Write(const Weight& weight, Form form, Copy* copy) {
   const OpenCLDevice& device = copy->device;
-  const size_t room = Room(weight.bytes);
   const auto bytes = static_cast<size_t>(weight.bytes);
+  const size_t room = std::max<size_t>(bytes, 1);  // OpenCL has no empty buffers
   if (form == Form::kSvm) {
-    copy->address = AllocateSvm(device.context, room);
+    copy->svm = AllocateSvm(device.context, room);
+    copy->address = copy->svm.get();
     std::memcpy(copy->address, weight.host->data, bytes);
     return;
   }
-  cl_int status = CL_SUCCESS;
   const cl_mem_flags flags = CL_MEM_READ_WRITE | (form == Form::kMappable ? CL_MEM_ALLOC_HOST_PTR : 0);
-  copy->mem.reset(clCreateBuffer(device.context, flags, room, nullptr, &status));
-  Check(status, "clCreateBuffer");
+  copy->mem = NewBuffer(device.context, flags, room);
   const Queue queue = NewQueue(device.context, device.device);
   if (bytes != 0) {
     Check(clEnqueueWriteBuffer(queue.get(), copy->mem.get(), CL_TRUE, 0, bytes, weight.host->data, 0, nullptr, nullptr),
@@ -86,6 +70,7 @@ void WeightStore::Write(const Weight& weight, Form form, Copy* copy) {
   }
   if (form == Form::kMappable) {
     // Nobody writes it again, so both processors may read it while it is mapped.
+    cl_int status = CL_SUCCESS;
     copy->address =
         clEnqueueMapBuffer(queue.get(), copy->mem.get(), CL_TRUE, CL_MAP_READ, 0, room, 0, nullptr, nullptr, &status);
     Check(status, "clEnqueueMapBuffer");

@@ -39,9 +39,6 @@ class WeightStore {
 
   // The arrays are the CPU's, and compact.
   explicit WeightStore(std::vector<Named> weights);
-  ~WeightStore();
-  WeightStore(const WeightStore&) = delete;
-  WeightStore& operator=(const WeightStore&) = delete;
 
   // All throw std::runtime_error for an unknown name and for a failure of the device.
   int64_t Bytes(const std::string& name) const;
@@ -58,6 +55,7 @@ class WeightStore {
   struct Copy {
     OpenCLDevice device;
     Mem mem;
+    Svm svm;
     void* address = nullptr;
   };
   struct Weight {

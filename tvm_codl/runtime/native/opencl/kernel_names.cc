@@ -1,11 +1,21 @@
 #include "kernel_names.h"
 
 #include <cctype>
+#include <map>
+#include <mutex>
 #include <sstream>
 
 namespace tvm_codl {
 
 namespace {
+
+std::mutex mutex;
+
+// By program.  Never destroyed: programs are released by destructors that run at exit.
+std::map<cl_program, std::string>& OldNames() {
+  static auto* names = new std::map<cl_program, std::string>();
+  return *names;
+}
 
 constexpr char kCommonName[] = "codl_kernel";
 constexpr char kKernel[] = "__kernel void ";
@@ -48,26 +58,20 @@ std::string UseCommonName(std::string* source) {
   return name;
 }
 
-KernelNames& KernelNames::Global() {
-  // Never destroyed: programs are released by destructors that run at exit.
-  static auto* names = new KernelNames();
-  return *names;
+void AddOldName(cl_program program, std::string name) {
+  std::lock_guard<std::mutex> lock(mutex);
+  OldNames()[program] = std::move(name);
 }
 
-void KernelNames::Add(cl_program program, std::string name) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  names_[program] = std::move(name);
+void RemoveOldName(cl_program program) {
+  std::lock_guard<std::mutex> lock(mutex);
+  OldNames().erase(program);
 }
 
-void KernelNames::Remove(cl_program program) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  names_.erase(program);
-}
-
-const char* KernelNames::NameIn(cl_program program, const char* name) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  auto it = names_.find(program);
-  return it != names_.end() && it->second == name ? kCommonName : name;
+const char* NameIn(cl_program program, const char* name) {
+  std::lock_guard<std::mutex> lock(mutex);
+  const auto it = OldNames().find(program);
+  return it != OldNames().end() && it->second == name ? kCommonName : name;
 }
 
 }  // namespace tvm_codl

@@ -7,8 +7,6 @@
 
 #include <CL/cl.h>
 
-#include <map>
-#include <mutex>
 #include <string>
 
 namespace tvm_codl {
@@ -17,19 +15,11 @@ namespace tvm_codl {
 // several as it is and returns "".
 std::string UseCommonName(std::string* source);
 
-// The old names of renamed kernels, by program.
-class KernelNames {
- public:
-  static KernelNames& Global();
-  void Add(cl_program program, std::string name);
-  void Remove(cl_program program);
-  // What `name`, as the user knows it, is called in `program`.
-  const char* NameIn(cl_program program, const char* name);
-
- private:
-  std::mutex mutex_;
-  std::map<cl_program, std::string> names_;
-};
+// Notes the old name of a program's renamed kernel, until the program's release.
+void AddOldName(cl_program program, std::string name);
+void RemoveOldName(cl_program program);
+// What `name`, as the user knows it, is called in `program`.
+const char* NameIn(cl_program program, const char* name);
 
 }  // namespace tvm_codl
 

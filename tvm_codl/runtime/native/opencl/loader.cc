@@ -13,6 +13,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 
 #include "affinity.h"
 #include "kernel_names.h"
@@ -57,16 +58,22 @@ void UnpinDriver() {
   pinned = nullptr;
 }
 
+template <typename Function>
+struct Signature;
+template <typename R, typename... P>
+struct Signature<R(P...)> {
+  using Result = R;
+  template <size_t i>
+  using Parameter = std::tuple_element_t<i, std::tuple<P...>>;
+};
+
 }  // namespace
 
-#define FORWARD(RESULT, NAME, PARAMS, ARGS)                                                  \
-  extern "C" CL_API_ENTRY RESULT CL_API_CALL NAME PARAMS {                                   \
-    static auto* const entry = reinterpret_cast<RESULT(CL_API_CALL*) PARAMS>(Symbol(#NAME)); \
-    return entry ARGS;                                                                       \
-  }
+// The library's own function NAME.
+#define ENTRY(NAME) static auto* const entry = reinterpret_cast<decltype(&NAME)>(Symbol(#NAME))
 
 extern "C" CL_API_ENTRY cl_int CL_API_CALL clGetPlatformIDs(cl_uint n, cl_platform_id* ids, cl_uint* count) {
-  static auto* const entry = reinterpret_cast<decltype(&clGetPlatformIDs)>(Symbol("clGetPlatformIDs"));
+  ENTRY(clGetPlatformIDs);
   PinDriver();
   return entry(n, ids, count);
 }
@@ -74,7 +81,7 @@ extern "C" CL_API_ENTRY cl_int CL_API_CALL clGetPlatformIDs(cl_uint n, cl_platfo
 extern "C" CL_API_ENTRY cl_context CL_API_CALL
 clCreateContext(const cl_context_properties* properties, cl_uint n, const cl_device_id* devices,
                 void(CL_CALLBACK* notify)(const char*, const void*, size_t, void*), void* data, cl_int* error) {
-  static auto* const entry = reinterpret_cast<decltype(&clCreateContext)>(Symbol("clCreateContext"));
+  ENTRY(clCreateContext);
   cl_context context = entry(properties, n, devices, notify, data, error);
   UnpinDriver();
   return context;
@@ -82,7 +89,7 @@ clCreateContext(const cl_context_properties* properties, cl_uint n, const cl_dev
 
 extern "C" CL_API_ENTRY cl_int CL_API_CALL clSetKernelArg(cl_kernel kernel, cl_uint index, size_t size,
                                                           const void* value) {
-  static auto* const entry = reinterpret_cast<decltype(&clSetKernelArg)>(Symbol("clSetKernelArg"));
+  ENTRY(clSetKernelArg);
   if (auto* recorder = tvm_codl::LaunchRecorder::Current()) {
     recorder->SetArg(kernel, index, size, value);
     return CL_SUCCESS;
@@ -95,7 +102,7 @@ extern "C" CL_API_ENTRY cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_que
                                                                   const size_t* global, const size_t* local,
                                                                   cl_uint waits, const cl_event* wait_list,
                                                                   cl_event* event) {
-  static auto* const entry = reinterpret_cast<decltype(&clEnqueueNDRangeKernel)>(Symbol("clEnqueueNDRangeKernel"));
+  ENTRY(clEnqueueNDRangeKernel);
   if (auto* recorder = tvm_codl::LaunchRecorder::Current()) {
     recorder->Launch(kernel, dims, global, local);
     return CL_SUCCESS;
@@ -106,32 +113,31 @@ extern "C" CL_API_ENTRY cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_que
 extern "C" CL_API_ENTRY cl_program CL_API_CALL clCreateProgramWithSource(cl_context context, cl_uint count,
                                                                          const char** strings, const size_t* lengths,
                                                                          cl_int* error) {
-  static auto* const entry =
-      reinterpret_cast<decltype(&clCreateProgramWithSource)>(Symbol("clCreateProgramWithSource"));
+  ENTRY(clCreateProgramWithSource);
   if (count != 1) return entry(context, count, strings, lengths, error);
   std::string source = lengths != nullptr && lengths[0] != 0 ? std::string(strings[0], lengths[0]) : strings[0];
   std::string name = tvm_codl::UseCommonName(&source);
   const char* text = source.c_str();
   const size_t length = source.size();
   cl_program program = entry(context, 1, &text, &length, error);
-  if (program != nullptr && !name.empty()) tvm_codl::KernelNames::Global().Add(program, std::move(name));
+  if (program != nullptr && !name.empty()) tvm_codl::AddOldName(program, std::move(name));
   return program;
 }
 
 extern "C" CL_API_ENTRY cl_kernel CL_API_CALL clCreateKernel(cl_program program, const char* name, cl_int* error) {
-  static auto* const entry = reinterpret_cast<decltype(&clCreateKernel)>(Symbol("clCreateKernel"));
-  return entry(program, tvm_codl::KernelNames::Global().NameIn(program, name), error);
+  ENTRY(clCreateKernel);
+  return entry(program, tvm_codl::NameIn(program, name), error);
 }
 
 extern "C" CL_API_ENTRY cl_int CL_API_CALL clReleaseProgram(cl_program program) {
-  static auto* const entry = reinterpret_cast<decltype(&clReleaseProgram)>(Symbol("clReleaseProgram"));
+  ENTRY(clReleaseProgram);
   // TVM's module releases a program once, at its end; a later program may have the same address.
-  tvm_codl::KernelNames::Global().Remove(program);
+  tvm_codl::RemoveOldName(program);
   return entry(program);
 }
 
 extern "C" CL_API_ENTRY cl_int CL_API_CALL clReleaseMemObject(cl_mem mem) {
-  static auto* const entry = reinterpret_cast<decltype(&clReleaseMemObject)>(Symbol("clReleaseMemObject"));
+  ENTRY(clReleaseMemObject);
   if (auto* recorder = tvm_codl::LaunchRecorder::Current()) {
     recorder->Release(mem);
     return CL_SUCCESS;
@@ -139,98 +145,69 @@ extern "C" CL_API_ENTRY cl_int CL_API_CALL clReleaseMemObject(cl_mem mem) {
   return entry(mem);
 }
 
-using BuildNotify = void(CL_CALLBACK*)(cl_program, void*);
-using EventNotify = void(CL_CALLBACK*)(cl_event, cl_int, void*);
+// The rest is only forwarded: FORWARD(function, number of its parameters), whose types come from its declaration.
+#define PARAMETER(F, I) Signature<decltype(F)>::Parameter<I> a##I
+#define ARGUMENT(F, I) a##I
+#define LIST1(X, F) X(F, 0)
+#define LIST2(X, F) LIST1(X, F), X(F, 1)
+#define LIST3(X, F) LIST2(X, F), X(F, 2)
+#define LIST4(X, F) LIST3(X, F), X(F, 3)
+#define LIST5(X, F) LIST4(X, F), X(F, 4)
+#define LIST6(X, F) LIST5(X, F), X(F, 5)
+#define LIST7(X, F) LIST6(X, F), X(F, 6)
+#define LIST8(X, F) LIST7(X, F), X(F, 7)
+#define LIST9(X, F) LIST8(X, F), X(F, 8)
+#define LIST10(X, F) LIST9(X, F), X(F, 9)
+#define LIST11(X, F) LIST10(X, F), X(F, 10)
+#define FORWARD(NAME, N)                                                                                 \
+  extern "C" CL_API_ENTRY Signature<decltype(NAME)>::Result CL_API_CALL NAME(LIST##N(PARAMETER, NAME)) { \
+    ENTRY(NAME);                                                                                         \
+    return entry(LIST##N(ARGUMENT, NAME));                                                               \
+  }
 
-FORWARD(cl_int, clGetPlatformInfo, (cl_platform_id p, cl_platform_info k, size_t n, void* v, size_t* r),
-        (p, k, n, v, r))
-FORWARD(cl_int, clGetDeviceIDs, (cl_platform_id p, cl_device_type t, cl_uint n, cl_device_id* d, cl_uint* r),
-        (p, t, n, d, r))
-FORWARD(cl_int, clGetDeviceInfo, (cl_device_id d, cl_device_info k, size_t n, void* v, size_t* r), (d, k, n, v, r))
-FORWARD(cl_int, clReleaseContext, (cl_context c), (c))
-FORWARD(cl_command_queue, clCreateCommandQueue,
-        (cl_context c, cl_device_id d, cl_command_queue_properties p, cl_int* e), (c, d, p, e))
-FORWARD(cl_int, clReleaseCommandQueue, (cl_command_queue q), (q))
-FORWARD(cl_int, clGetCommandQueueInfo, (cl_command_queue q, cl_command_queue_info k, size_t n, void* v, size_t* r),
-        (q, k, n, v, r))
-FORWARD(cl_mem, clCreateBuffer, (cl_context c, cl_mem_flags f, size_t n, void* h, cl_int* e), (c, f, n, h, e))
-FORWARD(cl_mem, clCreateSubBuffer, (cl_mem m, cl_mem_flags f, cl_buffer_create_type t, const void* i, cl_int* e),
-        (m, f, t, i, e))
-FORWARD(cl_mem, clCreateImage,
-        (cl_context c, cl_mem_flags f, const cl_image_format* i, const cl_image_desc* d, void* h, cl_int* e),
-        (c, f, i, d, h, e))
-FORWARD(cl_int, clRetainMemObject, (cl_mem m), (m))
-FORWARD(cl_int, clGetMemObjectInfo, (cl_mem m, cl_mem_info k, size_t n, void* v, size_t* r), (m, k, n, v, r))
-FORWARD(cl_int, clGetImageInfo, (cl_mem m, cl_image_info k, size_t n, void* v, size_t* r), (m, k, n, v, r))
-FORWARD(cl_program, clCreateProgramWithBinary,
-        (cl_context c, cl_uint n, const cl_device_id* d, const size_t* l, const unsigned char** b, cl_int* s,
-         cl_int* e),
-        (c, n, d, l, b, s, e))
-FORWARD(cl_int, clBuildProgram, (cl_program p, cl_uint n, const cl_device_id* d, const char* o, BuildNotify f, void* u),
-        (p, n, d, o, f, u))
-FORWARD(cl_int, clGetProgramInfo, (cl_program p, cl_program_info k, size_t n, void* v, size_t* r), (p, k, n, v, r))
-FORWARD(cl_int, clGetProgramBuildInfo,
-        (cl_program p, cl_device_id d, cl_program_build_info k, size_t n, void* v, size_t* r), (p, d, k, n, v, r))
-FORWARD(cl_int, clGetKernelInfo, (cl_kernel k, cl_kernel_info i, size_t n, void* v, size_t* r), (k, i, n, v, r))
-FORWARD(cl_int, clGetKernelWorkGroupInfo,
-        (cl_kernel k, cl_device_id d, cl_kernel_work_group_info i, size_t n, void* v, size_t* r), (k, d, i, n, v, r))
-FORWARD(cl_int, clReleaseKernel, (cl_kernel k), (k))
-FORWARD(cl_int, clSetKernelArgSVMPointer, (cl_kernel k, cl_uint i, const void* v), (k, i, v))
-FORWARD(void*, clSVMAlloc, (cl_context c, cl_svm_mem_flags f, size_t n, cl_uint a), (c, f, n, a))
-FORWARD(void, clSVMFree, (cl_context c, void* p), (c, p))
-FORWARD(cl_int, clEnqueueSVMMemcpy,
-        (cl_command_queue q, cl_bool b, void* d, const void* s, size_t n, cl_uint c, const cl_event* w, cl_event* e),
-        (q, b, d, s, n, c, w, e))
-FORWARD(cl_int, clFlush, (cl_command_queue q), (q))
-FORWARD(cl_int, clFinish, (cl_command_queue q), (q))
-FORWARD(cl_int, clWaitForEvents, (cl_uint n, const cl_event* e), (n, e))
-FORWARD(cl_int, clGetEventInfo, (cl_event e, cl_event_info k, size_t n, void* v, size_t* r), (e, k, n, v, r))
-FORWARD(cl_int, clGetEventProfilingInfo, (cl_event e, cl_profiling_info k, size_t n, void* v, size_t* r),
-        (e, k, n, v, r))
-FORWARD(cl_event, clCreateUserEvent, (cl_context c, cl_int* e), (c, e))
-FORWARD(cl_int, clSetUserEventStatus, (cl_event e, cl_int s), (e, s))
-FORWARD(cl_int, clSetEventCallback, (cl_event e, cl_int t, EventNotify f, void* u), (e, t, f, u))
-FORWARD(cl_int, clRetainEvent, (cl_event e), (e))
-FORWARD(cl_int, clReleaseEvent, (cl_event e), (e))
-FORWARD(cl_int, clEnqueueMarkerWithWaitList, (cl_command_queue q, cl_uint n, const cl_event* w, cl_event* e),
-        (q, n, w, e))
-FORWARD(cl_int, clEnqueueBarrierWithWaitList, (cl_command_queue q, cl_uint n, const cl_event* w, cl_event* e),
-        (q, n, w, e))
-FORWARD(cl_int, clEnqueueReadBuffer,
-        (cl_command_queue q, cl_mem m, cl_bool b, size_t o, size_t n, void* h, cl_uint c, const cl_event* w,
-         cl_event* e),
-        (q, m, b, o, n, h, c, w, e))
-FORWARD(cl_int, clEnqueueWriteBuffer,
-        (cl_command_queue q, cl_mem m, cl_bool b, size_t o, size_t n, const void* h, cl_uint c, const cl_event* w,
-         cl_event* e),
-        (q, m, b, o, n, h, c, w, e))
-FORWARD(cl_int, clEnqueueCopyBuffer,
-        (cl_command_queue q, cl_mem s, cl_mem d, size_t a, size_t b, size_t n, cl_uint c, const cl_event* w,
-         cl_event* e),
-        (q, s, d, a, b, n, c, w, e))
-FORWARD(void*, clEnqueueMapBuffer,
-        (cl_command_queue q, cl_mem m, cl_bool b, cl_map_flags f, size_t o, size_t n, cl_uint c, const cl_event* w,
-         cl_event* e, cl_int* r),
-        (q, m, b, f, o, n, c, w, e, r))
-FORWARD(cl_int, clEnqueueUnmapMemObject,
-        (cl_command_queue q, cl_mem m, void* p, cl_uint c, const cl_event* w, cl_event* e), (q, m, p, c, w, e))
-FORWARD(cl_int, clEnqueueReadImage,
-        (cl_command_queue q, cl_mem m, cl_bool b, const size_t* o, const size_t* r, size_t rp, size_t sp, void* h,
-         cl_uint c, const cl_event* w, cl_event* e),
-        (q, m, b, o, r, rp, sp, h, c, w, e))
-FORWARD(cl_int, clEnqueueWriteImage,
-        (cl_command_queue q, cl_mem m, cl_bool b, const size_t* o, const size_t* r, size_t rp, size_t sp, const void* h,
-         cl_uint c, const cl_event* w, cl_event* e),
-        (q, m, b, o, r, rp, sp, h, c, w, e))
-FORWARD(cl_int, clEnqueueCopyImage,
-        (cl_command_queue q, cl_mem s, cl_mem d, const size_t* a, const size_t* b, const size_t* r, cl_uint c,
-         const cl_event* w, cl_event* e),
-        (q, s, d, a, b, r, c, w, e))
-FORWARD(cl_int, clEnqueueCopyImageToBuffer,
-        (cl_command_queue q, cl_mem s, cl_mem d, const size_t* a, const size_t* r, size_t o, cl_uint c,
-         const cl_event* w, cl_event* e),
-        (q, s, d, a, r, o, c, w, e))
-FORWARD(cl_int, clEnqueueCopyBufferToImage,
-        (cl_command_queue q, cl_mem s, cl_mem d, size_t o, const size_t* a, const size_t* r, cl_uint c,
-         const cl_event* w, cl_event* e),
-        (q, s, d, o, a, r, c, w, e))
+FORWARD(clGetPlatformInfo, 5)
+FORWARD(clGetDeviceIDs, 5)
+FORWARD(clGetDeviceInfo, 5)
+FORWARD(clReleaseContext, 1)
+FORWARD(clCreateCommandQueue, 4)
+FORWARD(clReleaseCommandQueue, 1)
+FORWARD(clGetCommandQueueInfo, 5)
+FORWARD(clCreateBuffer, 5)
+FORWARD(clCreateSubBuffer, 5)
+FORWARD(clCreateImage, 6)
+FORWARD(clRetainMemObject, 1)
+FORWARD(clGetMemObjectInfo, 5)
+FORWARD(clGetImageInfo, 5)
+FORWARD(clCreateProgramWithBinary, 7)
+FORWARD(clBuildProgram, 6)
+FORWARD(clGetProgramInfo, 5)
+FORWARD(clGetProgramBuildInfo, 6)
+FORWARD(clGetKernelInfo, 5)
+FORWARD(clGetKernelWorkGroupInfo, 6)
+FORWARD(clReleaseKernel, 1)
+FORWARD(clSetKernelArgSVMPointer, 3)
+FORWARD(clSVMAlloc, 4)
+FORWARD(clSVMFree, 2)
+FORWARD(clEnqueueSVMMemcpy, 8)
+FORWARD(clFlush, 1)
+FORWARD(clFinish, 1)
+FORWARD(clWaitForEvents, 2)
+FORWARD(clGetEventInfo, 5)
+FORWARD(clGetEventProfilingInfo, 5)
+FORWARD(clCreateUserEvent, 2)
+FORWARD(clSetUserEventStatus, 2)
+FORWARD(clSetEventCallback, 4)
+FORWARD(clRetainEvent, 1)
+FORWARD(clReleaseEvent, 1)
+FORWARD(clEnqueueMarkerWithWaitList, 4)
+FORWARD(clEnqueueBarrierWithWaitList, 4)
+FORWARD(clEnqueueReadBuffer, 9)
+FORWARD(clEnqueueWriteBuffer, 9)
+FORWARD(clEnqueueCopyBuffer, 9)
+FORWARD(clEnqueueMapBuffer, 10)
+FORWARD(clEnqueueUnmapMemObject, 6)
+FORWARD(clEnqueueReadImage, 11)
+FORWARD(clEnqueueWriteImage, 11)
+FORWARD(clEnqueueCopyImage, 9)
+FORWARD(clEnqueueCopyImageToBuffer, 9)
+FORWARD(clEnqueueCopyBufferToImage, 9)

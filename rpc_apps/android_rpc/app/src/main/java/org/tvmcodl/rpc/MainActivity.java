@@ -23,7 +23,7 @@ import org.tvmcodl.rpc.serve.Status;
 import org.tvmcodl.rpc.serve.Supervisor;
 
 /** The one screen: settings, a button that starts and stops, the status and the last error. */
-public final class MainActivity extends Activity implements Supervisor.Watcher {
+public final class MainActivity extends Activity implements Supervisor.Watcher, View.OnClickListener {
     /** In the order of {@link Mode}. */
     private static final int[] MODES = {R.id.mode_proxy, R.id.mode_tracker, R.id.mode_listen};
 
@@ -51,12 +51,7 @@ public final class MainActivity extends Activity implements Supervisor.Watcher {
         if (state == null) {
             fill(new SavedSettings(this).load());
         }
-        findViewById(R.id.toggle).setOnClickListener(new View.OnClickListener() {
-            @Override
-            public void onClick(View view) {
-                toggle();
-            }
-        });
+        findViewById(R.id.toggle).setOnClickListener(this);
         changed(Status.stopped());
     }
 
@@ -76,7 +71,9 @@ public final class MainActivity extends Activity implements Supervisor.Watcher {
         super.onStop();
     }
 
-    private void toggle() {
+    /** The button: starts or stops. */
+    @Override
+    public void onClick(View button) {
         if (serving) {
             startService(new Intent(this, ServerService.class).setAction(ServerService.STOP));
             return;

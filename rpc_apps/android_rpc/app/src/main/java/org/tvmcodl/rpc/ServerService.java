@@ -16,7 +16,7 @@ import org.tvmcodl.rpc.serve.Status;
 import org.tvmcodl.rpc.serve.Supervisor;
 
 /** The foreground service that supervises sessions.  It serves from its start until it is stopped. */
-public final class ServerService extends Service {
+public final class ServerService extends Service implements SessionProcess.Starter, Supervisor.Watcher {
     static final String STOP = "org.tvmcodl.rpc.STOP";
 
     /** Extras of the intent that starts it; missing ones are as in the last start. */
@@ -62,17 +62,12 @@ public final class ServerService extends Service {
         PowerManager power = (PowerManager) getSystemService(Context.POWER_SERVICE);
         awake = power.newWakeLock(PowerManager.PARTIAL_WAKE_LOCK, "codl:session");
         awake.setReferenceCounted(false);
-        supervisor = new Supervisor(new MainLoop(), new SessionProcess.Starter() {
-            @Override
-            public SessionProcess start(Settings settings, SessionProcess.Listener listener) throws IOException {
-                return new BoundSession(ServerService.this, settings, listener);
-            }
-        }, new Supervisor.Watcher() {
-            @Override
-            public void changed(Status status) {
-                show(status);
-            }
-        });
+        supervisor = new Supervisor(new MainLoop(), this, this);
+    }
+
+    @Override
+    public SessionProcess start(Settings settings, SessionProcess.Listener listener) throws IOException {
+        return new BoundSession(this, settings, listener);
     }
 
     @Override
@@ -133,7 +128,8 @@ public final class ServerService extends Service {
         super.onDestroy();
     }
 
-    private void show(Status status) {
+    @Override
+    public void changed(Status status) {
         Log.i(TAG, status.toString());
         if (status.state == State.SERVING) {
             awake.acquire();

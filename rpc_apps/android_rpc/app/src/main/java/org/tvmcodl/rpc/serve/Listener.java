@@ -11,11 +11,6 @@ abstract class Listener implements Closeable {
     /** Older registrations are renewed: phones change networks, and TCP does not notice. */
     static final int RENEW_MS = 300000;
 
-    /** Told where it waits. */
-    interface Waiting {
-        void at(String where);
-    }
-
     final Settings settings;
 
     Listener(Settings settings) {
@@ -34,11 +29,11 @@ abstract class Listener implements Closeable {
     }
 
     /**
-     * The next client, or null if nobody came for {@link #RENEW_MS}.
+     * The next client, or null if nobody came for {@link #RENEW_MS}.  {@code events} gets the event LISTENING.
      *
      * <p>Throws {@link IOException}, with a message for the phone's user, if it cannot register or loses the connection.
      */
-    abstract Client accept(Waiting waiting) throws IOException;
+    abstract Client accept(Session.EventListener events) throws IOException;
 
     @Override
     public void close() {}

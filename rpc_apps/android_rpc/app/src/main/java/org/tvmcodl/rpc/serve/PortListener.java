@@ -10,9 +10,10 @@ final class PortListener extends Listener {
     }
 
     @Override
-    Client accept(Waiting waiting) throws IOException {
+    Client accept(Session.EventListener events) throws IOException {
         try (ServerPort port = new ServerPort(InetAddress.getByName(settings.host), settings.port, 1, settings.key)) {
-            waiting.at("port " + port.number() + " of " + settings.host + ", key " + settings.key);
+            String where = "port " + port.number() + " of " + settings.host + ", key " + settings.key;
+            events.receive(new SessionEvent(SessionEvent.Kind.LISTENING, where));
             while (true) {
                 Client client = port.accept(settings.key, RENEW_MS);
                 if (client != null) {

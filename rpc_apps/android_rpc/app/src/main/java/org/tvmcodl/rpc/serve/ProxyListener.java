@@ -10,14 +10,14 @@ final class ProxyListener extends Listener {
     }
 
     @Override
-    Client accept(Waiting waiting) throws IOException {
+    Client accept(Session.EventListener events) throws IOException {
         String where = settings.host + ":" + settings.port;
         Connection proxy = Connection.open(settings.host, settings.port, "proxy");
         boolean paired = false;
         try {
             proxy.send(Connection.MAGIC);
             proxy.send("server:" + settings.key);
-            waiting.at("proxy " + where + ", key " + settings.key);
+            events.receive(new SessionEvent(SessionEvent.Kind.LISTENING, "proxy " + where + ", key " + settings.key));
             // The proxy answers when a client with this key comes.
             proxy.limitTime(RENEW_MS);
             int magic;

@@ -19,18 +19,12 @@ public final class Session {
     private Session() {}
 
     /** Serves one client; never throws.  The client's files go to {@code folder}, which is emptied first. */
-    public static void run(
-            final Settings settings, File folder, Descriptors descriptors, final EventListener events) {
+    public static void run(Settings settings, File folder, Descriptors descriptors, EventListener events) {
         try (Listener listener = Listener.of(settings)) {
             System.setProperty("java.io.tmpdir", empty(folder).getPath());
             // Before a client comes: a phone without the native library must not register.
             NativeSession.load();
-            Client client = listener.accept(new Listener.Waiting() {
-                @Override
-                public void at(String where) {
-                    events.receive(new SessionEvent(SessionEvent.Kind.LISTENING, where));
-                }
-            });
+            Client client = listener.accept(events);
             if (client == null) {
                 events.receive(new SessionEvent(SessionEvent.Kind.RENEW, "nobody came"));
                 return;

@@ -39,7 +39,7 @@ final class TrackerListener extends Listener {
     }
 
     @Override
-    Client accept(Waiting waiting) throws IOException {
+    Client accept(Session.EventListener events) throws IOException {
         tracker = Connection.open(settings.host, settings.port, "tracker");
         try (ServerPort port = new ServerPort(tracker.socket.getLocalAddress(), FIRST_PORT, PORTS, settings.key)) {
             tracker.limitTime(TIMEOUT_MS);
@@ -50,7 +50,8 @@ final class TrackerListener extends Listener {
             String about = "{\"key\": \"server:" + settings.key + "\", \"addr\": [null, " + port.number() + "]}";
             tell("[" + UPDATE_INFO + ", " + about + "]");
             String secret = offer(port.number());
-            waiting.at("tracker " + where + ", key " + settings.key + ", port " + port.number());
+            String at = "tracker " + where + ", key " + settings.key + ", port " + port.number();
+            events.receive(new SessionEvent(SessionEvent.Kind.LISTENING, at));
             long next = now() + QUERY_MS;
             int taken = 0; // ms since a client got the secret
             while (true) {
