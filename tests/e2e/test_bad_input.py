@@ -185,7 +185,7 @@ def test_library_that_cannot_be_run(
         "foreign": foreign.read_bytes(),
     }
     words = {
-        "random": "is no shared library",
+        "random": "is no 64-bit little-endian shared library",
         "truncated": "is cut off",
         "one byte short": "is cut off",
         "foreign": "was not built by tvm_codl",
