@@ -14,7 +14,7 @@ from tvm_codl.relay.pipeline import extract
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=examples(5), derandomize=True, database=None, suppress_health_check=[*HealthCheck])
+@settings(max_examples=examples(5), suppress_health_check=[*HealthCheck])
 @given(st.data())
 def test_many_pieces_are_each_by_itself(name: str, data: st.DataObject) -> None:
     graph, *_ = extract(tvm.IRModule.from_expr(CASES[name](data.draw)))
