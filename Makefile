@@ -7,9 +7,8 @@ export TOPHUB_LOCATION := NONE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The tests start many Python processes, each of which would compile the sources anew.
 unexport PYTHONDONTWRITEBYTECODE
-# Three workers for two cores: tests of phones wait much.  A file's tests run in one of them, and tests marked `alone` by
-# themselves.
-WORKERS ?= 3
+# Two workers; a file's tests run in one of them, and tests marked `alone` by themselves.
+WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 PYTHONS := tvm_codl tests benchmarks tutorials rpc_apps

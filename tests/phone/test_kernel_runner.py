@@ -35,10 +35,14 @@ def measured(task: Any, runner: BatchRunner, indices: list[int]) -> list[Any]:
 
 def session_of(phone: Any) -> psutil.Process:
     """The process behind an open session of a local phone."""
-    for child in psutil.Process().children(recursive=True):
-        if "tvm_codl.device.reference.server" in " ".join(child.cmdline()) and not child.children():
-            return child
-    raise AssertionError("no session")
+    servers = {
+        child.pid: child
+        for child in psutil.Process().children(recursive=True)
+        if "tvm_codl.device.reference.server" in " ".join(child.cmdline())
+    }
+    # The server forks the session, which may have forked a process that compiles kernels.
+    sessions = [child for child in servers.values() if child.ppid() in servers]
+    return next(child for child in sessions if servers[child.ppid()] not in sessions)
 
 
 @pytest.mark.parametrize("processor", ["cpu", "gpu"])

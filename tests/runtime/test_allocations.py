@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import tvm
 
 from tests.runtime.adaptive_networks import exported
@@ -38,6 +39,7 @@ def counted(library: Path, folder: Path) -> dict[str, dict[str, int]]:
     return counts
 
 
+@pytest.mark.alone
 def test_a_run_allocates_nothing(opencl: None, tmp_path: Path) -> None:
     split, _ = convolutions(extent=6, channels=4, row=3, channel=4)
     library = build(split, tvm.target.Target("llvm"), tvm.target.Target("opencl")).export(tmp_path / "model.so")
