@@ -20,7 +20,7 @@ MOST = 3
 
 @pytest.mark.parametrize("name", CASES)
 @settings(
-    max_examples=examples(3),
+    max_examples=examples(4),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 @given(st.data())

@@ -23,7 +23,7 @@ from tvm_codl.relay.pipeline import extract
 from tvm_codl.relay.walk import in_order
 
 SETTINGS = settings(
-    max_examples=examples(8),
+    max_examples=examples(12),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 
