@@ -13,11 +13,12 @@ from tvm_codl.cost.device import DeviceFacts
 from tvm_codl.cost.evaluation.held_out import hold_out
 from tvm_codl.cost.evaluation.metrics import Result
 from tvm_codl.cost.samples import UNSURE_SIGMA, Sample
+from tvm_codl.kernels.gpu import usual
 from tvm_codl.records.workload import Workload
 
 RK3399 = "rk3399_conv_cpu_vs_mali.csv"
 #: NEON vectors; the Mali-T860 MP4 of the board.
-_FACTS = DeviceFacts(cpu_lanes=4, gpu_lanes=4, gpu_threads=64, cpu_cores=2, compute_units=4)
+_FACTS = DeviceFacts(cpu_lanes=4, gpu=usual("mobile"), cpu_cores=2, compute_units=4)
 
 
 def evaluate_board(folder: Path) -> list[Result]:

@@ -20,6 +20,7 @@ from tvm.relay.backend.graph_executor_codegen import GraphExecutorCodegen
 from tvm_codl.build.kernels import DISABLED_PASSES, PASS_CONFIG
 from tvm_codl.kernels import version
 from tvm_codl.kernels.dispatch import scheduled
+from tvm_codl.kernels.gpu import usual
 from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.kernels.target import is_gpu, with_images
 
@@ -76,8 +77,8 @@ def targets() -> dict[str, tvm.target.Target]:
     """None depends on the machine that runs the tests."""
     wide = cpu_target("skylake-avx512", mtriple="x86_64-linux-gnu")
     phone = cpu_target(mattr="+neon", mtriple="aarch64-linux-gnu")
-    real = gpu_target(phone, lanes=4, max_threads=256, image_side=16384)
-    played = gpu_target(wide, max_threads=256)
+    real = gpu_target(phone, usual("mobile"), image_side=16384)
+    played = gpu_target(wide)
     return {"x86 CPU": wide, "Arm CPU": phone, "GPU": real, "GPU with images": with_images(real), "played GPU": played}
 
 

@@ -15,6 +15,7 @@ from tests.runtime.kernel_tasks import DEEDS, conv_task, first_legal, inputs_of
 from tvm_codl.device.connect import connect
 from tvm_codl.device.reference.local import LocalPhone
 from tvm_codl.kernels.dispatch import scheduled
+from tvm_codl.kernels.gpu import usual
 from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.kernels.tuner.builder import BatchBuilder
 from tvm_codl.kernels.tuner.runner import BatchRunner, gpu_limits
@@ -58,7 +59,7 @@ def test_candidates_are_timed(phone: Any, processor: str) -> None:
 def test_what_the_device_does_not_allow_is_not_sent(phone: Any) -> None:
     limits = gpu_limits(phone.profile)
     assert limits["max_threads_per_block"] == phone.profile.max_work_group
-    task = conv_task(gpu_target(cpu_target(), lanes=4))
+    task = conv_task(gpu_target(cpu_target(), usual("mobile")))
     (result,) = measured(task, BatchRunner(phone, limits={"max_threads_per_block": 1}), first_legal(task, 1))
     assert result.error_no == MeasureErrorNo.INSTANTIATION_ERROR
 

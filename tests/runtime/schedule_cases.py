@@ -11,7 +11,9 @@ from tvm import relay
 from tvm.contrib import graph_executor
 
 from tvm_codl.kernels.dispatch import scheduled
+from tvm_codl.kernels.gpu import Kind, usual
 from tvm_codl.kernels.register import cpu_target, gpu_target
+from tvm_codl.kernels.target import vector_lanes
 
 OPTIONS = {"tir.disable_cse_tir": True}
 Body = Callable[..., relay.Expr]
@@ -37,8 +39,9 @@ def stock(mod: tvm.IRModule) -> list[np.ndarray]:
         return _run(relay.build(mod, "llvm"), mod, tvm.cpu())
 
 
-def ours(mod: tvm.IRModule, processor: str, path: Path, lanes: int = 0) -> list[np.ndarray]:
-    target = gpu_target(lanes=lanes) if processor == "gpu" else cpu_target(lanes=lanes)
+def ours(mod: tvm.IRModule, processor: str, path: Path, lanes: int = 0, kind: Kind = "played") -> list[np.ndarray]:
+    cpu = cpu_target(lanes=lanes)
+    target = gpu_target(cpu, usual(kind, vector_lanes(cpu))) if processor == "gpu" else cpu
     with scheduled(), tvm.transform.PassContext(opt_level=3, config=OPTIONS):
         library = relay.build(mod, target)
     if processor == "cpu":

@@ -15,6 +15,7 @@ from tvm_codl.build.library import Library, build
 from tvm_codl.device.facts import IMAGES as HAS_IMAGES
 from tvm_codl.device.facts import ClDevice
 from tvm_codl.kernels.dispatch import scheduled
+from tvm_codl.kernels.gpu import usual
 from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.kernels.target import image_side, with_images
 from tvm_codl.runtime.comodule import CoModule
@@ -58,7 +59,7 @@ NETWORKS = {"convolutions": cache(convolutions), "dense": cache(dense_network)}
 def built(kind: str, side: int) -> Library:
     """A network for a GPU whose images have this side; 0: all weights are in buffers."""
     cpu = cpu_target()
-    gpu = gpu_target(cpu, lanes=PIXEL, image_side=side)
+    gpu = gpu_target(cpu, usual("mobile", PIXEL), image_side=side)
     assert image_side(gpu) == 0
     if side:
         gpu = with_images(gpu)

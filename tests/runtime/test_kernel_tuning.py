@@ -19,6 +19,7 @@ from tvm_codl.build.library import build
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.load import load_model
 from tvm_codl.kernels.dispatch import plain, scheduled
+from tvm_codl.kernels.gpu import usual
 from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.kernels.reuse import read
 from tvm_codl.kernels.schedules.depthwise import TASK as DEPTHWISE
@@ -115,7 +116,7 @@ def test_candidates_share_a_library_under_names_of_their_own(task: Any) -> None:
 
 
 def test_work_group_over_the_limit_is_not_built() -> None:
-    task = conv_task(gpu_target(cpu_target(lanes=4), lanes=4))
+    task = conv_task(gpu_target(cpu_target(lanes=4), usual("mobile")))
     sizes = {index: dict(knobs_of(task.config_space.get(index)))["threads"] for index in legal(task.config_space)}
     small, large = (next(i for i, size in sizes.items() if size == wanted) for wanted in (16, 64))
     builder = BatchBuilder(workers=1)
@@ -209,7 +210,7 @@ def test_a_winner_for_other_vectors_is_written_beside(tmp_path: Path) -> None:
     for lanes in (16, 8):
         other = autotvm.task.create(DEPTHWISE, arguments, cpu_target(lanes=lanes))
         tuned(other, tmp_path, trials=4)
-    assert [entry.lanes for entry in read([tmp_path / "best.log"]).entries] == [16, 8]
+    assert [entry.serves.lanes for entry in read([tmp_path / "best.log"]).entries] == [16, 8]
 
 
 def test_interrupted_run_keeps_what_it_measured(task: Any, tmp_path: Path) -> None:
@@ -292,7 +293,7 @@ def test_store_remembers_for_its_device_alone(task: Any, tmp_path: Path) -> None
 
 def test_one_processors_kernel_does_not_pass_for_the_others(tmp_path: Path) -> None:
     """With as many lanes an operator's kernels on either processor have one workload."""
-    cpu, gpu = conv_task(cpu_target(lanes=8)), conv_task(gpu_target(cpu_target(lanes=8), lanes=8))
+    cpu, gpu = conv_task(cpu_target(lanes=8)), conv_task(gpu_target(cpu_target(lanes=8)))
     assert plain(cpu.workload)[1:] == plain(gpu.workload)[1:]
     _, runner, trials = tuned(cpu, tmp_path, trials=2)
     for one in inputs_of(gpu, *first_legal(gpu, 2)):

@@ -12,6 +12,7 @@ from tvm_codl.cost.table import table
 from tvm_codl.frontend.load import load_model
 from tvm_codl.graph.split import axes
 from tvm_codl.kernels.dispatch import SOURCES, scheduled
+from tvm_codl.kernels.gpu import Gpu
 from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.kernels.reuse import CONV2D, Tunings, shipped
 from tvm_codl.kernels.schedules import conv2d
@@ -40,8 +41,8 @@ def test_pieces_run_with_the_tiles_that_were_predicted(
     monkeypatch.setattr(conv2d, "tiles_of", noted)
     graph, weights, _ = extract(load_model("zoo:small").module)
     cpu = cpu_target(lanes=16)
-    gpu = gpu_target(cpu, lanes=16)
-    scheduler = Scheduler(shipped() if records else Tunings(), processor, DeviceFacts().lanes(processor))
+    gpu = gpu_target(cpu)
+    scheduler = Scheduler(shipped() if records else Tunings(), DeviceFacts().serves(processor), Gpu())
     compared = 0
     for operator in [o for o in graph.operators if o.kind == "conv2d"][:4]:
         # Cuts that leave whole vectors of channels, and ragged ones.

@@ -77,7 +77,7 @@ class Describer:
 
     def __init__(self, tunings: Tunings, processor: Processor, device: DeviceFacts) -> None:
         self.device = device
-        self._scheduler = Scheduler(tunings, processor, device.lanes(processor), device.threads(processor))
+        self._scheduler = Scheduler(tunings, device.serves(processor), device.gpu)
 
     def __call__(self, workloads: Sequence[Workload]) -> Described:
         given = table(workloads)

@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_codl.cost.table import Integers, Table
+from tvm_codl.kernels.gpu import Gpu
 from tvm_codl.kernels.reuse import (
     ESTIMATED,
     Family,
+    Serves,
     Tunings,
     conv2d_family,
     dense_family,
@@ -24,7 +26,6 @@ from tvm_codl.kernels.reuse import (
     nearest,
 )
 from tvm_codl.kernels.tiles import register_tiles, strips, vectors
-from tvm_codl.records.record import Processor
 
 #: Values of ``task``; NONE is a kernel without a register tile.
 NONE, CONVOLUTION, STRIPS, PRODUCT = 0, 1, 2, 3
@@ -61,11 +62,12 @@ class Schedules(msgspec.Struct, frozen=True):
 
 
 class Scheduler:
-    """Answers for one processor; ``lanes`` is the width of its vectors."""
+    """Answers for one processor, whose kernels are those that a tuning for ``serves`` serves."""
 
-    def __init__(self, tunings: Tunings, processor: Processor, lanes: int, threads: int = 1) -> None:
-        self.processor, self.lanes, self.threads = processor, lanes, threads
-        self._families = tunings.by_family(processor, lanes)
+    def __init__(self, tunings: Tunings, serves: Serves, gpu: Gpu) -> None:
+        self.processor, self.lanes = serves.processor, serves.lanes
+        self.threads = gpu.group if serves.processor == "gpu" else 1
+        self._families = tunings.by_family(serves)
 
     def schedules(self, table: Table) -> Schedules:
         """Of all rows."""

@@ -13,8 +13,8 @@ from tvm import autotvm
 from tvm.autotvm.task.space import ConfigEntity, FallbackConfigEntity
 
 from tvm_codl.kernels import reuse
-from tvm_codl.kernels.reuse import ESTIMATED, KEY, TASKS, Family, Tuning, Tunings, place_of
-from tvm_codl.kernels.target import processor_of, vector_lanes
+from tvm_codl.kernels.reuse import ESTIMATED, KEY, TASKS, Family, Serves, Tuning, Tunings, place_of
+from tvm_codl.kernels.target import gpu_of, is_gpu, processor_of, vector_lanes
 
 SOURCES = ("estimated", "transferred", "measured")
 
@@ -25,8 +25,8 @@ class Scheduled(autotvm.DispatchContext):
     def __init__(self, tunings: Tunings) -> None:
         super().__init__()
         self._tunings = tunings
-        self._families: dict[tuple[str, int], dict[Family, list[Tuning]]] = {}
-        self._answers: dict[tuple[str, int, Any], Any] = {}
+        self._families: dict[Serves, dict[Family, list[Tuning]]] = {}
+        self._answers: dict[tuple[Serves, Any], Any] = {}
         self.seen: dict[tuple[str, Any], str] = {}
 
     def _query_inside(self, target: tvm.target.Target, workload: Any) -> Any:
@@ -35,16 +35,16 @@ class Scheduled(autotvm.DispatchContext):
         key = key_of(target, workload)
         # The compute and the schedule of one kernel ask separately and must hear the same.
         if key not in self._answers:
-            processor, _, plain_workload = key
+            serves, plain_workload = key
             self._answers[key], source = self._answer(*key)
-            self.seen[processor, plain_workload] = SOURCES[source]
+            self.seen[serves.processor, plain_workload] = SOURCES[source]
         return self._answers[key]
 
-    def _answer(self, processor: str, lanes: int, workload: Any) -> tuple[Any, int]:
+    def _answer(self, serves: Serves, workload: Any) -> tuple[Any, int]:
         place = place_of(workload[0], workload[1:])
-        if (processor, lanes) not in self._families:
-            self._families[processor, lanes] = self._tunings.by_family(processor, lanes)
-        relatives = self._families[processor, lanes].get(place.family)
+        if serves not in self._families:
+            self._families[serves] = self._tunings.by_family(serves)
+        relatives = self._families[serves].get(place.family)
         if not relatives:
             return FallbackConfigEntity(), ESTIMATED
         index, source = reuse.nearest(relatives, np.array([place.extents]), np.array([place.exact]))
@@ -59,9 +59,10 @@ class Scheduled(autotvm.DispatchContext):
         self._answers[key_of(target, workload)] = cfg
 
 
-def key_of(target: tvm.target.Target, workload: Any) -> tuple[str, int, Any]:
-    """What tells one kernel from all others: processor, lanes and workload."""
-    return processor_of(target), vector_lanes(target), plain(workload)
+def key_of(target: tvm.target.Target, workload: Any) -> tuple[Serves, Any]:
+    """What tells one kernel from all others: the targets that it serves, and its workload."""
+    kind = gpu_of(target).kind if is_gpu(target) else ""
+    return Serves(processor_of(target), vector_lanes(target), kind), plain(workload)
 
 
 @contextmanager

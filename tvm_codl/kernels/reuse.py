@@ -11,7 +11,7 @@ import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 import tvm_codl.kernels.tuned
 from tvm_codl.errors import UserError
+from tvm_codl.kernels.gpu import kind_in
 
 CONV2D, DEPTHWISE, DENSE = "conv2d_nhwc.codl", "depthwise_conv2d_nhwc.codl", "dense.codl"
 BATCH_MATMUL = "batch_matmul.codl"
@@ -46,18 +47,25 @@ class Place(msgspec.Struct, frozen=True):
     exact: tuple[int, int, int] = (0, 0, 0)
 
 
+class Serves(NamedTuple):
+    """Which targets' kernels have one schedule: ``cpu`` or ``gpu``, the width of its vectors, and a GPU's kind."""
+
+    processor: str
+    lanes: int
+    kind: str = ""
+
+
 class Tuning(msgspec.Struct, frozen=True):
     """One tuned kernel: its place, its AutoTVM configuration (JSON), how fast it was.
 
-    It is used only for targets with vectors of ``lanes``.  Of two for one kernel the one of the higher ``rank`` is used, of
+    It is used only for targets that it ``serves``.  Of two for one kernel the one of the higher ``rank`` is used, of
     equal ranks the faster: the times of two phones cannot be compared.
     """
 
-    processor: str
+    serves: Serves
     place: Place
     config: dict[str, Any]
     seconds: float
-    lanes: int = 0
     rank: int = FROM_PACKAGE
 
     @property
@@ -70,11 +78,11 @@ class Tunings(msgspec.Struct, frozen=True):
 
     entries: tuple[Tuning, ...] = ()
 
-    def by_family(self, processor: str, lanes: int) -> dict[Family, list[Tuning]]:
-        """Those for vectors of ``lanes``, the better of two for one kernel."""
+    def by_family(self, serves: Serves) -> dict[Family, list[Tuning]]:
+        """Those for targets like ``serves``, the better of two for one kernel."""
         best: dict[Place, Tuning] = {}
         for entry in self.entries:
-            if (entry.processor, entry.lanes) != (processor, lanes):
+            if entry.serves != serves:
                 continue
             if entry.place not in best or better(entry, best[entry.place]):
                 best[entry.place] = entry
@@ -153,7 +161,7 @@ def _entry(value: Mapping[str, Any], rank: int) -> Tuning | None:
     config = value["config"]
     if any(len(knob) != 3 for knob in config["entity"]):
         raise ValueError("the configuration has no knobs")
-    return Tuning(processor, place_of(task, args), config, seconds, lanes, rank)
+    return Tuning(Serves(processor, lanes, kind_in(keys, lanes)), place_of(task, args), config, seconds, rank)
 
 
 def place_of(task: str, args: Sequence[Any]) -> Place:

@@ -1,7 +1,8 @@
 """The two TVM targets of a phone: LLVM code for its CPU, OpenCL for its GPU.
 
 Both carry keys of our own, so that our kernels are chosen for them only.  The key ``v<lanes>`` is the width of the vectors
-in which weights are packed and results computed.
+in which weights are packed and results computed; a GPU's kind (:mod:`.gpu`) is a key too, and ``u<units>`` its compute
+units.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import tvm
 
+from tvm_codl.kernels.gpu import LOCAL_KINDS, Gpu, kind_in
 from tvm_codl.kernels.tiles.vectors import register_lanes
 
 CPU_KEY = "codl_cpu"
@@ -39,38 +41,47 @@ def cpu_target(mcpu: str = "", mattr: str = "", mtriple: str = "", lanes: int = 
     return tvm.target.Target(f"{plain} -keys={keys}")
 
 
-def gpu_target(
-    host: tvm.target.Target | None = None, lanes: int = 0, max_threads: int = 256, image_side: int = 0
-) -> tvm.target.Target:
-    """The target for the OpenCL device, whose host code is ``host``'s (default: :func:`cpu_target`).
+def gpu_target(host: tvm.target.Target | None = None, gpu: Gpu | None = None, image_side: int = 0) -> tvm.target.Target:
+    """The target for the OpenCL device ``gpu``, whose host code is ``host``'s (default: :func:`cpu_target`).
 
-    ``lanes`` is the width of a kernel's vectors: that of its registers for a CPU that plays a GPU (the default, from
-    ``host``), 4 for a real GPU.  ``max_threads`` is the device's work-group limit, ``image_side`` the most pixels an image
-    may be wide and high (0: unknown).
+    ``gpu`` is by default a CPU with ``host``'s vectors that plays one.  ``image_side`` is the most pixels an image may be
+    wide and high (0: unknown).
     """
     host = host or cpu_target()
-    lanes = lanes or vector_lanes(host)
+    gpu = gpu or Gpu(lanes=vector_lanes(host))
     text = _join(
         "opencl",
-        keys=f"{GPU_KEY},{KEY},v{lanes},opencl,gpu",
-        max_num_threads=max_threads,
+        keys=f"{GPU_KEY},{KEY},v{gpu.lanes},{gpu.kind},u{gpu.units},opencl,gpu",
+        max_num_threads=gpu.max_group,
+        thread_warp_size=gpu.warp,
+        max_shared_memory_per_block=gpu.local_memory,
         texture_spatial_limit=image_side,
     )
     return tvm.target.Target(text, host=host)
 
 
+def gpu_of(target: tvm.target.Target) -> Gpu:
+    """What ``target``'s kernels know of their GPU; a GPU's defaults for a target that is none of ours."""
+    lanes, kind = vector_lanes(target), kind_in(target.keys, vector_lanes(target))
+    if not kind:
+        return Gpu(lanes=lanes)
+    local = int(target.attrs.get("max_shared_memory_per_block", 0)) if kind in LOCAL_KINDS else 0
+    warp = int(target.attrs.get("thread_warp_size", 0))
+    return Gpu(kind, lanes, warp, _number_key(target, "u"), int(target.max_num_threads), local).filled()
+
+
 def vector_lanes(target: tvm.target.Target) -> int:
     """The ``v<lanes>`` key of a target of ours; 1 for another target."""
-    for key in target.keys:
-        if key[:1] == "v" and key[1:].isdigit():
-            return int(key[1:])
-    return 1
+    return _number_key(target, "v") or 1
+
+
+def _number_key(target: tvm.target.Target, letter: str) -> int:
+    return next((int(key[1:]) for key in target.keys if key[:1] == letter and key[1:].isdigit()), 0)
 
 
 def group_size(target: tvm.target.Target) -> int:
-    """Work-items in a group: 1 where a CPU plays the GPU, which shows in vectors wider than 4."""
-    real = is_gpu(target) and vector_lanes(target) <= 4
-    return min(64, int(target.max_num_threads)) if real else 1
+    """Work-items in a group of a kernel that shares nothing within it: 1 where a CPU plays the GPU, and on a CPU."""
+    return gpu_of(target).group if is_gpu(target) else 1
 
 
 def is_gpu(target: tvm.target.Target) -> bool:

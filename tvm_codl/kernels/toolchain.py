@@ -15,6 +15,7 @@ from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
 from tvm_codl.kernels import version
 from tvm_codl.kernels.dispatch import scheduled
+from tvm_codl.kernels.gpu import Gpu
 from tvm_codl.kernels.reuse import SHIPPED
 from tvm_codl.kernels.schedules.image import PIXEL
 from tvm_codl.kernels.target import cpu_target, gpu_target, vector_lanes, with_images
@@ -50,7 +51,8 @@ def targets_of(profile: DeviceProfile) -> tuple[tvm.target.Target, tvm.target.Ta
     """The targets for the CPU and the GPU of a phone of that profile."""
     mcpu, mattr, mtriple = (_option(profile.cpu_target, name) for name in ("mcpu", "mattr", "mtriple"))
     cpu = cpu_target(mcpu, mattr, mtriple)
-    return cpu, gpu_target(cpu, max_threads=profile.max_work_group or 256, image_side=min(profile.image2d))
+    gpu = Gpu.of(msgspec.structs.asdict(profile), vector_lanes(cpu))
+    return cpu, gpu_target(cpu, gpu, image_side=min(profile.image2d))
 
 
 def reads_images(profile: DeviceProfile) -> bool:

@@ -7,6 +7,7 @@ from tests.unit.plan.networks import Network
 from tvm_codl.cost.device import DeviceFacts
 from tvm_codl.cost.features import NAMES, Describer, joined
 from tvm_codl.cost.table import Rows
+from tvm_codl.kernels.gpu import usual
 from tvm_codl.kernels.reuse import Tunings
 from tvm_codl.records.pieces import Pieces
 from tvm_codl.records.workload import Workload
@@ -50,7 +51,7 @@ def test_values() -> None:
 def test_many_pieces_at_once_have_the_features_of_single_ones() -> None:
     graph = network()
     for processor in ("cpu", "gpu"):
-        describe = Describer(Tunings(), processor, DeviceFacts(gpu_lanes=4, gpu_threads=64))
+        describe = Describer(Tunings(), processor, DeviceFacts(gpu=usual("mobile")))
         together, single = Pieces(graph), []
         for index, operator in enumerate(graph.operators):
             together.add(operator)

@@ -14,6 +14,7 @@ from tvm_codl.kernels.reuse import (
     FROM_USER,
     MEASURED,
     TRANSFERRED,
+    Serves,
     Tuning,
     Tunings,
     nearest,
@@ -38,7 +39,7 @@ def test_the_records_of_ours_that_succeeded(tmp_path: Path) -> None:
     path = tmp_path / "cpu.log"
     path.write_text("# a comment\n\n" + "\n".join((line(56, 4, 2.0), line(56, 4, 1.0, 4), line(28, 2, 1.0, 0, "cpu"))))
     (entry,) = read([path]).entries
-    assert (entry.processor, entry.place.extents, entry.place.exact) == ("cpu", (56, 64), (56, 1, 1))
+    assert (entry.serves.processor, entry.place.extents, entry.place.exact) == ("cpu", (56, 64), (56, 1, 1))
     assert entry.knobs == {"columns": 7, "blocks": 2} and entry.seconds == 2.0
     for broken in ("{", '{"input": []}', "[]"):
         path.write_text(broken)
@@ -51,8 +52,8 @@ def test_the_records_of_ours_that_succeeded(tmp_path: Path) -> None:
 def test_the_nearest_relative_is_nearest_in_ratio_then_fastest(tmp_path: Path) -> None:
     path = tmp_path / "cpu.log"
     path.write_text("\n".join((line(56, 4, 2.0), line(14, 4, 1.0), line(14, 8, 1.5), line(14, 4, 0.5))))
-    ((_, relatives),) = read([path]).by_family("cpu", 16).items()
-    assert len(relatives) == 3 and read([path]).by_family("gpu", 16) == {}
+    ((_, relatives),) = read([path]).by_family(Serves("cpu", 16)).items()
+    assert len(relatives) == 3 and read([path]).by_family(Serves("gpu", 16, "played")) == {}
     extents = np.array([[40, 64], [20, 48], [14, 100], [14, 64], [14, 64]])
     exact = np.array([[40, 1, 1], [20, 1, 1], [14, 1, 1], [14, 1, 1], [14, 0, 1]])
     chosen, source = nearest(relatives, extents, exact)
@@ -65,15 +66,15 @@ def test_records_are_for_vectors_as_wide_and_a_users_come_before_the_packages(tm
     path = tmp_path / "cpu.log"
     path.write_text("\n".join((line(56, 4, 3.0), line(56, 4, 2.0), line(56, 4, 1.0, keys="codl_cpu,codl,v4,cpu"))))
     entries = read([path], FROM_PACKAGE).entries
-    assert [e.lanes for e in entries] == [16, 16, 4]
-    (own,) = read([path], FROM_USER).by_family("cpu", 16).values()
+    assert [e.serves.lanes for e in entries] == [16, 16, 4]
+    (own,) = read([path], FROM_USER).by_family(Serves("cpu", 16)).values()
     assert [e.seconds for e in own] == [2.0]
     package = msgspec.structs.replace(own[0], seconds=1e-9, rank=FROM_PACKAGE)
     for order in ((package, own[0]), (own[0], package)):
-        assert Tunings(order).by_family("cpu", 16) == {own[0].place.family: own}
-        assert Tunings(order).by_family("cpu", 8) == {}
+        assert Tunings(order).by_family(Serves("cpu", 16)) == {own[0].place.family: own}
+        assert Tunings(order).by_family(Serves("cpu", 8)) == {}
 
 
 def test_the_shipped_records_are_read() -> None:
     entries = shipped().entries
-    assert {e.processor for e in entries} == {"cpu", "gpu"} and all(isinstance(e, Tuning) for e in entries)
+    assert {e.serves.processor for e in entries} == {"cpu", "gpu"} and all(isinstance(e, Tuning) for e in entries)

@@ -20,7 +20,7 @@ from tvm.autotvm.env import GLOBAL_SCOPE
 from tvm.autotvm.measure import MeasureInput, MeasureResult
 
 from tvm_codl.kernels.dispatch import key_of, scheduled
-from tvm_codl.kernels.reuse import FROM_USER, Place, Tuning, better, place_of, read
+from tvm_codl.kernels.reuse import FROM_USER, Place, Serves, Tuning, better, place_of, read
 from tvm_codl.kernels.tuner.builder import BatchBuilder
 from tvm_codl.kernels.tuner.progress import Progress
 from tvm_codl.kernels.tuner.runner import BatchRunner
@@ -34,7 +34,7 @@ FINALISTS, ROUNDS = 3, 5
 
 
 #: Processor and lanes: the two processors' kernels of one operator may have equal workloads.
-Key = tuple[str, int, Place]
+Key = tuple[Serves, Place]
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class KernelTuner:
             self._keep(tuning)
 
     def _keep(self, tuning: Tuning) -> None:
-        key = (tuning.processor, tuning.lanes, tuning.place)
+        key = (tuning.serves, tuning.place)
         if key not in self._written or better(tuning, self._written[key]):
             self._written[key] = tuning
 
@@ -168,18 +168,18 @@ class KernelTuner:
         if medians[winner] >= GAIN * medians[0]:
             winner = 0
         costs = tuple(sorted(times[winner]))
-        processor, lanes, place = _key(task)
-        used, config = self._written.get((processor, lanes, place)), inputs[winner].config
+        serves, place = _key(task)
+        used, config = self._written.get((serves, place)), inputs[winner].config
         # The file's content names what is measured with it: what is used already is not written again.
         if used is None or used.knobs != dict(knobs_of(config)):
             append(self.best, inputs[winner], MeasureResult(costs, 0, 0.0, time.time()))
             mean = float(np.mean(costs))
-            self._keep(Tuning(processor, place, config.to_json_dict(), mean, lanes, FROM_USER))
+            self._keep(Tuning(serves, place, config.to_json_dict(), mean, FROM_USER))
         estimate_s, best_s = medians[0], medians[winner]
         flops = task.flop / best_s
-        return Tuned(processor, task.name, estimate_s * 1e3, best_s * 1e3, flops / 1e9, len(recorded), new)
+        return Tuned(serves.processor, task.name, estimate_s * 1e3, best_s * 1e3, flops / 1e9, len(recorded), new)
 
 
 def _key(task: Any) -> Key:
-    processor, lanes, (name, *args) = key_of(task.target, task.workload)
-    return processor, lanes, place_of(name, args)
+    serves, (name, *args) = key_of(task.target, task.workload)
+    return serves, place_of(name, args)
