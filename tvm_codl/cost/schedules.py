@@ -17,6 +17,8 @@ from tvm_codl.cost.table import Integers, Table
 from tvm_codl.kernels.gpu import Gpu
 from tvm_codl.kernels.reuse import (
     ESTIMATED,
+    LOCAL_CONV2D,
+    LOCAL_DENSE,
     Family,
     Serves,
     Tunings,
@@ -25,7 +27,8 @@ from tvm_codl.kernels.reuse import (
     depthwise_family,
     nearest,
 )
-from tvm_codl.kernels.tiles import register_tiles, strips, vectors
+from tvm_codl.kernels.tiles import local_tiles, register_tiles, strips, vectors
+from tvm_codl.kernels.tiles.local_tiles import LocalProblem, LocalTiles
 
 #: Values of ``task``; NONE is a kernel without a register tile.
 NONE, CONVOLUTION, STRIPS, PRODUCT = 0, 1, 2, 3
@@ -40,7 +43,7 @@ class Schedules(msgspec.Struct, frozen=True):
 
     ``rows_out`` × ``columns_out`` results of ``channels`` values (whole vectors of ``lanes``) are computed in tiles of
     ``columns`` by ``blocks`` vectors, with a reduction of ``depth``.  ``extra``: the channels that are computed and cut off
-    again.  ``packs``: 1 where weights are packed as the kernel runs.  ``padding``: of a depthwise convolution, how zeros get
+    again.  ``nanoseconds``: what the model of tiles in local memory expects; 0 without such tiles.  ``packs``: 1 where weights are packed as the kernel runs.  ``padding``: of a depthwise convolution, how zeros get
     around the input (:data:`~tvm_codl.kernels.tiles.strips.PADDINGS`).
     """
 
@@ -59,20 +62,22 @@ class Schedules(msgspec.Struct, frozen=True):
     rows: Integers
     weights_first: Integers
     padding: Integers
+    nanoseconds: Integers
 
 
 class Scheduler:
     """Answers for one processor, whose kernels are those that a tuning for ``serves`` serves."""
 
     def __init__(self, tunings: Tunings, serves: Serves, gpu: Gpu) -> None:
-        self.processor, self.lanes = serves.processor, serves.lanes
+        self.processor, self.lanes, self.gpu = serves.processor, serves.lanes, gpu
+        self.local_memory = serves.kind == "local"
         self.threads = gpu.group if serves.processor == "gpu" else 1
         self._families = tunings.by_family(serves)
 
     def schedules(self, table: Table) -> Schedules:
         """Of all rows."""
         result = {name: np.ones(len(table), dtype=np.int64) for name in Schedules.__struct_fields__}
-        for name in ("task", "source", "extra", "packs", "padding"):
+        for name in ("task", "source", "extra", "packs", "padding", "nanoseconds"):
             result[name][:] = 0
         weighted = table["bytes_weights"] > 0
         for rows, schedule in (
@@ -87,6 +92,11 @@ class Scheduler:
         return Schedules(**result)
 
     def _conv2d(self, table: Table) -> dict[str, Any]:
+        if self.local_memory:
+            families = [(LOCAL_CONV2D, *conv2d_family(*part)[1:]) for part in _local_rows(table)]
+            sizes = ("batch", "out_h", "out_w", "out_c", "in_c", "kernel_h", "kernel_w", "stride", "stride_w")
+            tiled = self._in_local_memory(_rows(*(table[name] for name in sizes)), families, "out_h", table)
+            return {**tiled, "task": CONVOLUTION}
         rows, columns, channels_in = table["out_h"], table["out_w"], table["in_c"]
         depth, positions = table["kernel_h"] * table["kernel_w"] * channels_in, rows * columns
         extra = vectors.missing_conv2d(table["out_c"], positions, depth, self.lanes)
@@ -100,6 +110,11 @@ class Scheduler:
         return {**tiled, "task": CONVOLUTION, "extra": extra, "packs": packs}
 
     def _dense(self, table: Table) -> dict[str, Any]:
+        if self.local_memory:
+            one = np.ones_like(table["batch"])
+            families = [(LOCAL_DENSE, depth) for depth in table["in_c"].tolist()]
+            sizes = _rows(one, one, table["batch"], table["out_c"], table["in_c"])
+            return {**self._in_local_memory(sizes, families, "batch", table), "task": PRODUCT}
         depth, rows = table["in_c"], table["batch"]
         extra = vectors.missing(table["out_c"], self.lanes)
         channels = table["out_c"] + extra
@@ -131,6 +146,39 @@ class Scheduler:
             "depth": problem.depth,
         }
 
+    def _in_local_memory(
+        self, sizes: list[list[int]], families: Iterable[Family], along: str, table: Table
+    ) -> dict[str, Any]:
+        """Of problems of those ``sizes`` (:class:`LocalProblem`'s fields); ``along`` names the extent beside the channels by
+        which relatives are told apart."""
+        exact = _exact(table) if along == "out_h" else np.zeros((len(sizes), 3), dtype=np.int64)
+        source, settings = self._settings(families, np.stack([table[along], table["out_c"]], axis=1), exact)
+        found: dict[tuple[LocalProblem, str], tuple[LocalTiles, int]] = {}
+        rows = []
+        for size, setting in zip(sizes, settings, strict=True):
+            problem, word = LocalProblem(*size), str(setting.get("tile", ""))
+            if (problem, word) not in found:
+                tiles = (
+                    local_tiles.fit(LocalTiles.parse(word), problem) if word else local_tiles.choose(problem, self.gpu)
+                )
+                found[problem, word] = tiles, round(1e3 * local_tiles.estimate_us(problem, tiles, self.gpu))
+            tiles, expected = found[problem, word]
+            rows.append((tiles.columns, tiles.blocks, tiles.step, tiles.rows, expected))
+        columns, blocks, unroll, down, expected = np.array(rows, dtype=np.int64).T
+        return {
+            "source": source,
+            "lanes": np.full(len(rows), local_tiles.LANES),
+            "channels": table["out_c"],
+            "rows_out": np.array([size[1] for size in sizes]),
+            "columns_out": np.array([size[2] for size in sizes]),
+            "depth": table["kernel_h"] * table["kernel_w"] * table["in_c"],
+            "columns": columns,
+            "blocks": blocks,
+            "unroll": unroll,
+            "rows": down,
+            "nanoseconds": expected,
+        }
+
     def _depthwise(self, table: Table) -> dict[str, Any]:
         rows, columns, channels = table["out_h"], table["out_w"], table["out_c"]
         each = channels // np.maximum(table["in_c"], 1)
@@ -158,18 +206,27 @@ class Scheduler:
         self, families: Iterable[Family], rows: Integers, channels: Integers, exact: Integers, names: Iterable[str]
     ) -> tuple[Integers, Mapping[str, Integers]]:
         """Where each kernel's configuration comes from, and the knobs called ``names`` of those that were tuned."""
-        extents = np.stack([rows, channels], axis=1)
-        source, knobs = np.full(len(rows), ESTIMATED), {name: np.ones_like(rows) for name in names}
+        source, settings = self._settings(families, np.stack([rows, channels], axis=1), exact)
+        knobs = {
+            name: np.array([_number(setting.get(name, 1)) for setting in settings], dtype=np.int64) for name in names
+        }
+        return source, knobs
+
+    def _settings(
+        self, families: Iterable[Family], extents: Integers, exact: Integers
+    ) -> tuple[Integers, list[Mapping[str, Any]]]:
+        """Where each kernel's configuration comes from, and its knobs; none where it is estimated."""
+        source = np.full(len(extents), ESTIMATED)
+        settings: list[Mapping[str, Any]] = [{}] * len(extents)
         groups: dict[Family, list[int]] = {}
         for i, family in enumerate(families):
             groups.setdefault(family, []).append(i)
         for family in groups.keys() & self._families.keys():
             at, relatives = np.array(groups[family], dtype=np.intp), self._families[family]
             chosen, source[at] = nearest(relatives, extents[at], exact[at])
-            settings = [tuning.knobs for tuning in relatives]
-            for name, values in knobs.items():
-                values[at] = np.array([_number(setting.get(name, 1)) for setting in settings])[chosen]
-        return source, knobs
+            for i, index in zip(groups[family], chosen, strict=True):
+                settings[i] = relatives[index].knobs
+        return source, settings
 
 
 def _number(setting: Any) -> int:
@@ -179,6 +236,10 @@ def _number(setting: Any) -> int:
 def _rows(*columns: Integers) -> list[list[int]]:
     rows: list[list[int]] = np.stack(columns, axis=1).tolist()
     return rows
+
+
+def _local_rows(table: Table) -> list[list[int]]:
+    return _rows(table["batch"], table["in_w"], table["in_c"], np.zeros_like(table["batch"]), *_window(table))
 
 
 def _window(table: Table) -> list[Integers]:

@@ -23,7 +23,9 @@ from tvm_codl.kernels.gpu import kind_in
 
 CONV2D, DEPTHWISE, DENSE = "conv2d_nhwc.codl", "depthwise_conv2d_nhwc.codl", "dense.codl"
 BATCH_MATMUL = "batch_matmul.codl"
-TASKS = (CONV2D, DEPTHWISE, DENSE, BATCH_MATMUL)
+#: The same for GPUs with local memory.
+LOCAL_CONV2D, LOCAL_DENSE, LOCAL_BATCH_MATMUL = "conv2d_local.codl", "dense_local.codl", "batch_matmul_local.codl"
+TASKS = (CONV2D, DEPTHWISE, DENSE, BATCH_MATMUL, LOCAL_CONV2D, LOCAL_DENSE, LOCAL_BATCH_MATMUL)
 KEY = "codl"
 #: The logs that ship with the package.
 SHIPPED = Path(tvm_codl.kernels.tuned.__file__).parent
@@ -167,10 +169,12 @@ def _entry(value: Mapping[str, Any], rank: int) -> Tuning | None:
 def place_of(task: str, args: Sequence[Any]) -> Place:
     """From the arguments of a kernel's AutoTVM task."""
     data, weight = args[0][1], args[1][1]
+    if task == LOCAL_DENSE:
+        return Place((task, data[1]), (data[0], weight[2] if len(weight) == 3 else weight[0]))
     if task == DENSE:
         lanes = weight[2] if len(weight) == 3 else 0
         return Place(dense_family(data[1], lanes), (data[0], weight[0] * max(1, lanes)))
-    if task == BATCH_MATMUL:
+    if task in (BATCH_MATMUL, LOCAL_BATCH_MATMUL):
         transpose_a, transpose_b = bool(args[2]), bool(args[3])
         k, m = data[1:] if transpose_a else data[:0:-1]
         extents = (data[0], m, weight[1] if transpose_b else weight[2])
@@ -182,6 +186,8 @@ def place_of(task: str, args: Sequence[Any]) -> Place:
     window = (kh, kw, sh, sw, left, right, dh, dw)
     if task == DEPTHWISE:
         return Place(depthwise_family(n, w, weight[3], *window), (rows, c), (h, top, bottom))
+    if task == LOCAL_CONV2D:
+        return Place((task, *conv2d_family(n, w, c, 0, *window)[1:]), (rows, weight[3]), (h, top, bottom))
     lanes = weight[4] if len(weight) == 5 else 0
     channels = weight[0] * lanes if lanes else weight[3]
     return Place(conv2d_family(n, w, c, lanes, *window), (rows, channels), (h, top, bottom))

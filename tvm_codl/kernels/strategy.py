@@ -14,15 +14,16 @@ from tvm.target.generic_func import get_native_generic_func
 
 from tvm_codl.kernels.schedules import conv2d as conv
 from tvm_codl.kernels.schedules import dense as products
-from tvm_codl.kernels.schedules import depthwise, exponential
+from tvm_codl.kernels.schedules import depthwise, exponential, local
 from tvm_codl.kernels.schedules.elementwise import schedule_stages
-from tvm_codl.kernels.target import CPU_KEY, GPU_KEY, KEY, is_gpu
+from tvm_codl.kernels.target import CPU_KEY, GPU_KEY, KEY, has_local_memory, is_gpu
 
 _WINDOWED = frozenset(
     f"nn.{kind}{dims}d"
     for kind in ("max_pool", "avg_pool", "adaptive_max_pool", "adaptive_avg_pool", "global_max_pool", "global_avg_pool")
     for dims in (1, 2, 3)
 ) | {"nn.lrn", "nn.l2_normalize", "nn.pad", "nn.dilate", "nn.upsampling", "image.resize2d"}
+_Kernel = tuple[Any, Any]  # a compute and its schedule
 _PACKED = re.compile(r"OHWI\d*o$")
 
 
@@ -143,6 +144,8 @@ def _conv2d(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -
     wrap, schedule = stock.generic.wrap_compute_conv2d, stock.generic.wrap_topi_schedule
     if _is_float(data, kernel) and layout == "NHWC":
         channels = int(out_type.shape[3])
+        if groups == 1 and kernel_layout == "HWIO" and has_local_memory(target):
+            return _implement(wrap(local.conv2d), schedule(local.schedule_conv2d), "conv2d_local.codl")
         if groups == 1 and (kernel_layout == "HWIO" or _PACKED.match(kernel_layout)):
             return _implement(wrap(conv.conv2d), schedule(conv.schedule_conv2d), "conv2d_nhwc.codl")
         if groups == int(data.shape[3]) == int(kernel.shape[2]) and kernel_layout == "HWOI":
@@ -159,26 +162,41 @@ def _conv2d(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -
     return _fallback("conv2d_strategy", is_gpu(target))(attrs, inputs, out_type, target)
 
 
-def _register_product(name: str, compute: Any, schedule: Any, *operators: str) -> None:
+def _register_product(name: str, ours: _Kernel, with_local_memory: _Kernel, *operators: str) -> None:
     """Ours for float32; TVM's own strategy ``name`` for other types."""
 
     def strategy(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
         if not _is_float(*inputs):
             return _fallback(f"{name}_strategy", is_gpu(target))(attrs, inputs, out_type, target)
-        return _implement(compute, stock.generic.wrap_topi_schedule(schedule), f"{name}.codl")
+        local_memory = has_local_memory(target)
+        compute, schedule = with_local_memory if local_memory else ours
+        title = f"{name}_local.codl" if local_memory else f"{name}.codl"
+        return _implement(compute, stock.generic.wrap_topi_schedule(schedule), title)
 
     for operator in (name, *operators):
         get_native_generic_func(f"{operator}_strategy").register(strategy, [KEY])
 
 
-def _dense(attrs: Any, inputs: Any, out_type: Any) -> Any:
-    return [products.dense(inputs[0], inputs[1], out_type.dtype)]
+def _dense(kernel: Any) -> Any:
+    return lambda attrs, inputs, out_type: [kernel(inputs[0], inputs[1], out_type.dtype)]
 
 
-def _batch_matmul(attrs: Any, inputs: Any, out_type: Any) -> Any:
-    x, y = inputs[0], stock.generic.copy_if_identical(inputs[0], inputs[1])
-    return [products.batch_matmul(x, y, bool(attrs.transpose_a), bool(attrs.transpose_b), out_type.dtype)]
+def _batch_matmul(kernel: Any) -> Any:
+    def compute(attrs: Any, inputs: Any, out_type: Any) -> Any:
+        x, y = inputs[0], stock.generic.copy_if_identical(inputs[0], inputs[1])
+        return [kernel(x, y, bool(attrs.transpose_a), bool(attrs.transpose_b), out_type.dtype)]
+
+    return compute
 
 
-_register_product("dense", _dense, products.schedule_dense, "dense_pack")
-_register_product("batch_matmul", _batch_matmul, products.schedule_batch_matmul)
+_register_product(
+    "dense",
+    (_dense(products.dense), products.schedule_dense),
+    (_dense(local.dense), local.schedule_dense),
+    "dense_pack",
+)
+_register_product(
+    "batch_matmul",
+    (_batch_matmul(products.batch_matmul), products.schedule_batch_matmul),
+    (_batch_matmul(local.batch_matmul), local.schedule_batch_matmul),
+)

@@ -88,6 +88,11 @@ def is_gpu(target: tvm.target.Target) -> bool:
     return "gpu" in target.keys
 
 
+def has_local_memory(target: tvm.target.Target) -> bool:
+    """Whether convolutions and products of ``target`` share what they read through local memory."""
+    return is_gpu(target) and gpu_of(target).kind == "local"
+
+
 def with_images(gpu: tvm.target.Target) -> tvm.target.Target:
     """``gpu``, whose kernels then read weights from images (:mod:`.image`)."""
     return tvm.target.Target({**gpu.export(), "keys": [*gpu.keys, IMAGES]}, host=gpu.host)

@@ -8,7 +8,7 @@ import tvm
 from tvm import relay, topi
 
 from tvm_codl.kernels.schedules.conv2d import lanes_for, packing
-from tvm_codl.kernels.target import KEY, vector_lanes
+from tvm_codl.kernels.target import KEY, has_local_memory, vector_lanes
 from tvm_codl.kernels.tiles import vectors
 
 
@@ -17,7 +17,7 @@ def _pack_conv2d(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> relay.E
     """HWIO weights become OHWI{v}o."""
     if (attrs.data_layout, attrs.kernel_layout) != ("NHWC", "HWIO") or int(attrs.groups) != 1:
         return None
-    if any(t.dtype != "float32" for t in tinfos):
+    if any(t.dtype != "float32" for t in tinfos) or has_local_memory(tvm.target.Target.current()):
         return None
     _, rows, columns, channels = (int(d) for d in out_type.shape)
     lanes, fill = packing(channels, rows * columns)
@@ -32,7 +32,9 @@ def _pack_dense(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> relay.Ex
     """(N, K) weights become NC{v}n."""
     if any(t.dtype != "float32" for t in tinfos):
         return None
-    lanes = lanes_for(int(tinfos[1].shape[0]))
+    units = int(tinfos[1].shape[0])
+    # With local memory, neighbouring work-items read neighbouring units: all of them are one vector.
+    lanes = units if has_local_memory(tvm.target.Target.current()) else lanes_for(units)
     return relay.nn.contrib_dense_pack(*inputs, f"NC{lanes}n", None, out_type.dtype)
 
 
@@ -43,7 +45,7 @@ def _whole_vectors_conv2d(attrs: Any, inputs: Any, types: Any) -> relay.Expr | N
         return None
     shape = [int(d) for d in types[-1].shape]
     kernel = [int(d) for d in types[1].shape]
-    widest = vector_lanes(tvm.target.Target.current())
+    widest = _widest()
     extra = int(vectors.missing_conv2d(shape[3], shape[1] * shape[2], kernel[0] * kernel[1] * kernel[2], widest))
     if not extra or types[0].dtype != "float32":
         return None
@@ -55,9 +57,15 @@ def _whole_vectors_conv2d(attrs: Any, inputs: Any, types: Any) -> relay.Expr | N
 @topi.nn.dense_legalize.register(KEY)
 def _whole_vectors_dense(attrs: Any, inputs: Any, types: Any) -> relay.Expr | None:
     rows, units = (int(d) for d in types[-1].shape)
-    extra = int(vectors.missing(units, vector_lanes(tvm.target.Target.current())))
+    extra = int(vectors.missing(units, _widest()))
     if not extra or types[0].dtype != "float32":
         return None
     weights = relay.nn.pad(inputs[1], ((0, extra), (0, 0)))
     wider = relay.nn.dense(inputs[0], weights, units=units + extra, out_dtype=attrs.out_dtype)
     return relay.strided_slice(wider, begin=[0, 0], end=[rows, units])
+
+
+def _widest() -> int:
+    """The vectors that channels must fill; tiles in local memory take any number of channels."""
+    target = tvm.target.Target.current()
+    return 1 if has_local_memory(target) else vector_lanes(target)

@@ -1,8 +1,11 @@
-"""OpenCL source that compiles well for CPUs: vector loads and stores, and 64-bit indices.
+"""OpenCL source that compiles well: for CPUs vector loads and stores and 64-bit indices, for other devices aligned loads.
 
 PoCL builds ``vload16`` from eight-byte loads, which LLVM often does not merge; a load through a pointer to a less aligned
 vector is one instruction.  TVM's 32-bit indices cost a sign extension per address; a 64-bit group number avoids it.  On
 devices other than x86 and Arm CPUs the preamble's macros give back what TVM wrote.
+
+``vload4`` promises no alignment, and compilers for GPUs with memory of their own then load number by number.  TVM writes
+it only where the index is a multiple of the width, and buffers begin at more than that.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import re
 
 import tvm
 
-from tvm_codl.kernels.target import GPU_KEY
+from tvm_codl.kernels.target import GPU_KEY, has_local_memory
 
 _PREAMBLE = """\
 #ifndef CODL_VECTORS
@@ -36,6 +39,7 @@ _PLAIN = """\
 #define codl_take{n}(...) vload{n}(0, __VA_ARGS__)
 #define codl_put{n}(value, ...) vstore{n}(value, 0, __VA_ARGS__)
 """
+_ALIGNED = "#define codl_aligned4(...) (*(const __global float4*)(__VA_ARGS__))\n"
 _WIDTHS = (2, 4, 8, 16)
 _PARAMETER = re.compile(r"__global float\* restrict (\w+)")
 _PRIVATE = re.compile(r"^ +float (\w+)\[\d+\];$", re.MULTILINE)
@@ -44,6 +48,18 @@ _GROUP = re.compile(r"convert_int\(get_group_id\((\d)\)\)")
 _TYPED = re.compile(r"\bselect\(|\(u?int\d*\)|\bint\d+ ")
 _LOAD = re.compile(r"\bvload(2|4|8|16)\(0, (\w+) \+ ")
 _STORE = re.compile(r"\bvstore(2|4|8|16)\((.*), 0, (\w+) \+ (.*)\);$", re.MULTILINE)
+
+
+def aligned_loads(source: str) -> str:
+    """``source`` with the vector loads from its float parameters made through pointers to vectors."""
+    names = set(_PARAMETER.findall(source))
+
+    def load(match: re.Match[str]) -> str:
+        width, name = match.groups()
+        return f"codl_aligned{width}({name} + " if name in names else match.group()
+
+    text = _LOAD.sub(load, source)
+    return text if text == source else _ALIGNED + text
 
 
 def direct_vectors(source: str) -> str:
@@ -71,4 +87,6 @@ def direct_vectors(source: str) -> str:
 
 @tvm.register_func("tvm_callback_opencl_postproc", override=True)
 def _rewrite(source: str, target: tvm.target.Target) -> str:
-    return direct_vectors(source) if GPU_KEY in target.keys else source
+    if GPU_KEY not in target.keys:
+        return source
+    return aligned_loads(source) if has_local_memory(target) else direct_vectors(source)
