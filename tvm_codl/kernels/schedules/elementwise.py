@@ -1,8 +1,8 @@
 """Everything without an inner kernel: element-wise operators, data movement, pooling, reductions, softmax.
 
 One schedule for all, on both processors.  Injective stages are inlined; each other stage becomes a loop nest whose
-innermost axis is cut into vectors and whose outer axes are shared out in chunks: tasks on the CPU, work-items on the
-GPU.  No stage uses local memory or barriers.
+innermost axis is cut into vectors and whose outer axes are shared out: in chunks to the tasks of a CPU, or of one that
+plays a GPU, a vector each to the work-items of a GPU (:mod:`.groups`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import tvm
 from tvm import te, tir
 from tvm.topi import tag
 
+from tvm_codl.kernels.schedules import groups
 from tvm_codl.kernels.schedules.access import (
     boundaries,
     dtypes,
@@ -26,7 +27,7 @@ from tvm_codl.kernels.schedules.access import (
     reduction_size,
     used_in_place,
 )
-from tvm_codl.kernels.target import is_gpu, vector_lanes
+from tvm_codl.kernels.target import group_size, is_gpu, vector_lanes
 from tvm_codl.kernels.tiles import vectors
 
 FEW = 4  # channels
@@ -72,7 +73,7 @@ def schedule_stage(s: te.Schedule, stage: te.Tensor) -> None:
     last = _finish(s[stage], axes, extents, lanes, 1)
     # Unrolled, the condition of each block of a concatenation is constant.
     compared = any(boundaries(part, part.axis[-1].var) for part in inlined(stage.op) if part.axis)
-    if len(axes) > 1 and pieces <= UNROLL and compared:
+    if len(axes) > 1 and pieces <= UNROLL and compared and not _in_groups():
         s[stage].unroll(last)
 
 
@@ -179,6 +180,8 @@ def _finish(stage: te.schedule.Stage, axes: list, extents: list[int], lanes: int
 
     Axes inside a chunk stay loops, as a fused index would cost a division for each vector.
     """
+    if _in_groups():
+        return groups.spread(stage, axes, extents, lanes)
     axes, extents = list(axes), list(extents)
     if lanes > 1:
         block, lane = stage.split(axes[-1], lanes)
@@ -197,11 +200,16 @@ def _finish(stage: te.schedule.Stage, axes: list, extents: list[int], lanes: int
 
 
 def share_out(stage: te.schedule.Stage, items: te.schedule.IterVar) -> None:
-    """One of ``items`` for each work-item of a GPU or task of a CPU."""
+    """One of ``items`` for each group of one work-item, or task of a CPU."""
     if is_gpu(tvm.target.Target.current()):
         stage.bind(items, te.thread_axis("blockIdx.x"))
     else:
         stage.parallel(items)
+
+
+def _in_groups() -> bool:
+    """Whether the current target is a GPU whose work-items come in groups."""
+    return group_size(tvm.target.Target.current()) > 1
 
 
 def _scalar(s: te.Schedule, op: te.ComputeOp) -> None:
