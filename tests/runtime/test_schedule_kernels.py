@@ -114,6 +114,8 @@ GROUPED = {
     "sum of everything": module(lambda x: relay.sum(x * x), (60, 70)),
     "sum over rows": module(lambda x: relay.sum(x, axis=0), (300, 12)),
     "wide global pool": module(lambda x: nn.relu(nn.global_avg_pool2d(x, layout="NHWC")), (2, 13, 11, 132)),
+    "mean of a large image": module(lambda x: relay.mean(x, axis=[1, 2], keepdims=True), (2, 131, 127, 12)),
+    "maximum of a large image": module(lambda x: relay.max(x, axis=[1, 2]), (1, 150, 121, 3)),
     "softmax of images": module(lambda x: nn.softmax(x, axis=-1), (2, 3, 17, 64)),
     "softmax of long rows": module(lambda x: nn.softmax(x, axis=-1), (3, 1001)),
     "softmax of one row": module(lambda x: nn.softmax(x, axis=-1), (1, 4000)),

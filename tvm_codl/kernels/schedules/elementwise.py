@@ -14,7 +14,7 @@ import tvm
 from tvm import te, tir
 from tvm.topi import tag
 
-from tvm_codl.kernels.schedules import groups
+from tvm_codl.kernels.schedules import groups, reductions
 from tvm_codl.kernels.schedules.access import (
     boundaries,
     dtypes,
@@ -27,11 +27,13 @@ from tvm_codl.kernels.schedules.access import (
     reduction_size,
     used_in_place,
 )
+from tvm_codl.kernels.schedules.softmax import schedule_softmax
 from tvm_codl.kernels.target import group_size, is_gpu, vector_lanes
 from tvm_codl.kernels.tiles import vectors
 
 FEW = 4  # channels
 UNROLL = 32  # vectors of one pixel
+WINDOW = 16  # steps of a reduction that a real GPU unrolls, to have their loads under way together
 CHUNK = 4096  # results per work-item, so that its start costs little
 
 
@@ -40,6 +42,8 @@ def schedule_stages(outs: list[te.Tensor] | te.Tensor) -> te.Schedule:
     outs = [outs] if isinstance(outs, te.Tensor) else list(outs)
     s = te.create_schedule([t.op for t in outs])
     roots = _inline(s, [t.op for t in outs])
+    if _in_groups() and len(outs) == 1 and schedule_softmax(s, outs[0], roots):
+        return s
     inner = _attached(outs, roots)
     if inner is not None:
         _schedule_epilogue(s, outs[0].op, inner)
@@ -118,13 +122,17 @@ def _attached(outs: list[te.Tensor], roots: list[te.ComputeOp]) -> te.ComputeOp 
         return None
     inner = roots[1]
     same = inner.num_outputs == 1 and inner.reduce_axis and extents_of(inner) == extents_of(final) and inner.axis
-    return inner if same and not reduces_last(inner) and used_in_place(final, inner) else None
+    fits = _in_groups() or not reduces_last(inner)
+    return inner if same and fits and used_in_place(final, inner) else None
 
 
 def _schedule_epilogue(s: te.Schedule, op: te.ComputeOp, inner: te.ComputeOp) -> None:
-    lanes = min(stage_lanes(op), stage_lanes(inner))
+    by_row = reduces_last(inner)
+    lanes = 1 if by_row else min(stage_lanes(op), stage_lanes(inner))
+    if _in_groups() and reductions.shared(s, op.output(0), inner.output(0), lanes):
+        return
     at = _finish(s[op], list(s[op].op.axis), extents_of(op), lanes, reduction_size(inner))
-    _accumulate(s, inner.output(0), op.output(0), at, lanes)
+    (_accumulate_row if by_row else _accumulate)(s, inner.output(0), op.output(0), at, lanes)
 
 
 def _schedule_reduction(s: te.Schedule, op: te.ComputeOp) -> None:
@@ -139,11 +147,10 @@ def _schedule_reduction(s: te.Schedule, op: te.ComputeOp) -> None:
     by_row = reduces_last(op)
     lanes = 1 if by_row else stage_lanes(op)
     acc = s.cache_write(out, "local")
+    if _in_groups() and reductions.shared(s, out, acc, lanes):
+        return
     at = _finish(s[out], list(s[out].op.axis), extents_of(op), lanes, reduction_size(op))
-    if by_row:
-        _accumulate_row(s, acc, out, at)
-    else:
-        _accumulate(s, acc, out, at, lanes)
+    (_accumulate_row if by_row else _accumulate)(s, acc, out, at, lanes)
 
 
 def _accumulate(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any, lanes: int) -> None:
@@ -154,11 +161,15 @@ def _accumulate(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any, lanes: 
         block, lane = s[acc].split(last, lanes)
         s[acc].reorder(*outer, block, *s[acc].op.reduce_axis, lane)
         s[acc].vectorize(lane)
+    if _in_groups() and 0 < reductions.length_of(s[acc].op) <= WINDOW:
+        for axis in s[acc].op.reduce_axis:
+            s[acc].unroll(axis)
 
 
-def _accumulate_row(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any) -> None:
+def _accumulate_row(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any, _: int) -> None:
     """A row's sum or maximum by lanes of a vector, reduced at the end."""
     s[acc].compute_at(s[out], at)
+    s[acc].set_scope("local")
     k = s[acc].op.reduce_axis[-1]
     extent = int(k.dom.extent) if isinstance(k.dom.extent, tir.IntImm) else 1
     lanes = _lanes(extent)
