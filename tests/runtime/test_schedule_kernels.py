@@ -13,6 +13,7 @@ import tvm
 from tvm import relay
 
 from tests.runtime.schedule_cases import conv, module, ours, samples, stock, weights
+from tvm_codl.kernels.gpu import Kind
 
 pytestmark = pytest.mark.usefixtures("opencl")
 nn = relay.nn
@@ -91,17 +92,68 @@ PRODUCTS = {
     "depthwise first": module(lambda x: nn.conv2d(x, weights(8, 1, 3, 3), padding=(1, 1), groups=8), (1, 8, 5, 5)),
 }
 CASES = {**CONVOLUTIONS, **ARITHMETIC, **MOVES, **PRODUCTS}
+#: Where groups have tails, or where there is too little for one.
+GROUPED = {
+    "several groups and a tail": module(lambda x: nn.relu(x), (2, 37, 41, 3)),
+    "batches of a pool": module(lambda x: nn.avg_pool2d(x, (2, 3), (2, 2), layout="NHWC"), (3, 21, 30, 20)),
+    "pool of few channels": module(
+        lambda x: nn.max_pool2d(x, (3, 3), (1, 1), padding=(1, 1, 1, 1), layout="NHWC"), (2, 19, 23, 5)
+    ),
+    "integers": module(
+        lambda x: relay.floor_mod(relay.cast(x * relay.const(9.0), "int32"), relay.const(5)), (3, 11, 17)
+    ),
+    "bits": module(lambda x, y: relay.logical_and(relay.less(x, y), relay.less(x, x * x)), (3, 11, 17), (3, 11, 17)),
+    "scalars": module(lambda x, y: x * y + relay.const(2.0), (), ()),
+    "any": module(lambda x: relay.any(relay.greater(x, relay.const(2.0)), axis=1), (70, 40)),
+    "argmin of rows": module(lambda x: relay.argmin(x, axis=-1), (130, 33)),
+    "argmax of columns": module(lambda x: relay.argmax(x, axis=1), (2, 33, 70)),
+    "mean of many rows": module(lambda x: relay.mean(x, axis=-1, keepdims=True), (3, 700, 33)),
+    "mean of a few long rows": module(lambda x: relay.mean(x, axis=-1), (3, 4096)),
+    "variance": module(lambda x: relay.variance(x, axis=-1, keepdims=True), (5, 516)),
+    "least of odd rows": module(lambda x: relay.min(x, axis=-1), (7, 1023)),
+    "sum of everything": module(lambda x: relay.sum(x * x), (60, 70)),
+    "sum over rows": module(lambda x: relay.sum(x, axis=0), (300, 12)),
+    "wide global pool": module(lambda x: nn.relu(nn.global_avg_pool2d(x, layout="NHWC")), (2, 13, 11, 132)),
+    "mean of a large image": module(lambda x: relay.mean(x, axis=[1, 2], keepdims=True), (2, 131, 127, 12)),
+    "maximum of a large image": module(lambda x: relay.max(x, axis=[1, 2]), (1, 150, 121, 3)),
+    "softmax of images": module(lambda x: nn.softmax(x, axis=-1), (2, 3, 17, 64)),
+    "softmax of long rows": module(lambda x: nn.softmax(x, axis=-1), (3, 1001)),
+    "softmax of one row": module(lambda x: nn.softmax(x, axis=-1), (1, 4000)),
+    "logarithmic softmax": module(lambda x: nn.log_softmax(x, axis=-1), (9, 130)),
+    "softmax of short rows": module(lambda x: nn.softmax(x, axis=-1), (2, 500, 2)),
+    "concat of three": module(lambda x, y: relay.concatenate([x, y, x], 3), (2, 7, 9, 20), (2, 7, 9, 7)),
+    "cubic": module(lambda x: relay.image.resize2d(x, (15, 21), layout="NHWC", method="cubic"), (2, 9, 11, 6)),
+    "transposed with strides": module(
+        lambda x: nn.conv2d_transpose(x, weights(6, 5, 3, 3), strides=(2, 2), padding=(1, 1)), (2, 6, 9, 7)
+    ),
+    "mirrored": module(lambda x: nn.mirror_pad(x, ((0, 0), (2, 2), (3, 3), (0, 0))), (2, 9, 11, 5)),
+    "channels first of rows": module(lambda x: relay.transpose(x, (0, 2, 3, 1)), (2, 24, 17, 19)),
+    "instance norm": module(lambda x: nn.instance_norm(x, weights(12), weights(12), axis=3), (1, 18, 22, 12)),
+    "depthwise of many strips": conv(48, 48, 23, 45, 3, pad=1, groups=48),
+    "depthwise dilated": conv(20, 20, 17, 19, 3, pad=2, dilation=2, groups=20),
+}
+
+
+def _case(name: str) -> tvm.IRModule:
+    return CASES[name] if name in CASES else GROUPED[name]
 
 
 @cache
 def expected(name: str) -> list[np.ndarray]:
-    return stock(CASES[name])
+    return stock(_case(name))
 
 
 @pytest.mark.parametrize("processor", ["cpu", "gpu"])
 @pytest.mark.parametrize("name", CASES)
 def test_kernel_gives_stock_answer(name: str, processor: str, library_path: Path) -> None:
     for got, wanted in zip(ours(CASES[name], processor, library_path), expected(name), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["mobile", "local"])
+@pytest.mark.parametrize("name", [*CASES, *GROUPED])
+def test_kernel_of_whole_groups_gives_stock_answer(name: str, kind: Kind, library_path: Path) -> None:
+    for got, wanted in zip(ours(_case(name), "gpu", library_path, 4, kind), expected(name), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
 
 

@@ -16,8 +16,9 @@ from tvm.topi.utils import get_const_tuple
 from tvm_codl.kernels.reuse import DEPTHWISE as TASK
 from tvm_codl.kernels.schedules.conv2d import lanes_for, padded
 from tvm_codl.kernels.schedules.elementwise import schedule_stage, share_out
+from tvm_codl.kernels.schedules.groups import spread
 from tvm_codl.kernels.schedules.kernel import distinct, integers, schedule_fused
-from tvm_codl.kernels.target import is_gpu, vector_lanes
+from tvm_codl.kernels.target import group_size, is_gpu, vector_lanes
 from tvm_codl.kernels.tiles import strips, window
 from tvm_codl.kernels.tiles.strips import Strips
 
@@ -72,6 +73,9 @@ def _schedule(cfg: autotvm.ConfigEntity, s: te.Schedule, out: te.Tensor, conv: t
     lanes = _lanes(channels, int(kernel.shape[3]))
     kh, kw = (int(axis.dom.extent) for axis in acc.op.reduce_axis)
     cut = _strips(cfg, rows, columns, strips.item_work(columns, lanes, kh * kw))
+    if group_size(tvm.target.Target.current()) > 1:
+        _schedule_groups(s, out, acc, cut, lanes)
+        return
     n, y, x, c = s[out].op.axis
     block, lane = s[out].split(c, lanes)
     strip, x = s[out].split(x, cut.columns)
@@ -92,6 +96,47 @@ def _schedule(cfg: autotvm.ConfigEntity, s: te.Schedule, out: te.Tensor, conv: t
     if isinstance(source.op, te.ComputeOp):
         _schedule_padding(s, out, source, items, lanes, strips.PADDINGS[cut.padding])
     share_out(s[out], items)
+
+
+def _schedule_groups(s: te.Schedule, out: te.Tensor, acc: te.Tensor, cut: Strips, lanes: int) -> None:
+    """A tile of ``cut.rows`` × ``cut.columns`` results for each work-item; neighbours have neighbouring channels.
+
+    A work-item loads each input of its tile once, into registers.
+    """
+    batch, rows, columns, channels = get_const_tuple(out.shape)
+    source = acc.op.input_tensors[0]
+    n, y, x, c = s[out].op.axis
+    block, lane = s[out].split(c, lanes)
+    strip, x = s[out].split(x, cut.columns)
+    y, y_inner = s[out].split(y, cut.rows)
+    s[out].reorder(n, y, strip, block, y_inner, x, lane)
+    for axis in (y_inner, x):
+        s[out].unroll(axis)
+    s[out].vectorize(lane)
+    extents = [batch, -(-rows // cut.rows), -(-columns // cut.columns), channels // lanes]
+    item = spread(s[out], [n, y, strip, block], extents, 1)
+    s[acc].compute_at(s[out], item)
+    s[acc].set_scope("local")
+    _, ay, ax, ac = s[acc].op.axis
+    ac, lane = s[acc].split(ac, lanes)
+    ry, rx = s[acc].op.reduce_axis
+    s[acc].reorder(ac, ry, rx, ay, ax, lane)
+    for axis in (rx, ay, ax):
+        s[acc].unroll(axis)
+    s[acc].vectorize(lane)
+    cache = source if isinstance(source.op, te.ComputeOp) else s.cache_read(source, "local", [acc])
+    s[cache].set_scope("local")
+    if cut.rows > 1:
+        s[acc].unroll(ry)
+        s[cache].compute_at(s[out], item)
+    else:
+        s[cache].compute_at(s[acc], ry)
+    _, cy, cx, cc = s[cache].op.axis
+    for axis in (cy, cx):
+        s[cache].unroll(axis)
+    if lanes > 1:
+        _, lane = s[cache].split(cc, lanes)
+        s[cache].vectorize(lane)
 
 
 def _schedule_padding(s: te.Schedule, out: te.Tensor, source: te.Tensor, items, lanes: int, how: str) -> None:

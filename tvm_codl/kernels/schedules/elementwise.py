@@ -1,8 +1,8 @@
 """Everything without an inner kernel: element-wise operators, data movement, pooling, reductions, softmax.
 
 One schedule for all, on both processors.  Injective stages are inlined; each other stage becomes a loop nest whose
-innermost axis is cut into vectors and whose outer axes are shared out in chunks: tasks on the CPU, work-items on the
-GPU.  No stage uses local memory or barriers.
+innermost axis is cut into vectors and whose outer axes are shared out: in chunks to the tasks of a CPU, or of one that
+plays a GPU, a vector each to the work-items of a GPU (:mod:`.groups`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import tvm
 from tvm import te, tir
 from tvm.topi import tag
 
+from tvm_codl.kernels.schedules import groups, reductions
 from tvm_codl.kernels.schedules.access import (
     boundaries,
     dtypes,
@@ -26,11 +27,13 @@ from tvm_codl.kernels.schedules.access import (
     reduction_size,
     used_in_place,
 )
-from tvm_codl.kernels.target import is_gpu, vector_lanes
+from tvm_codl.kernels.schedules.softmax import schedule_softmax
+from tvm_codl.kernels.target import group_size, is_gpu, vector_lanes
 from tvm_codl.kernels.tiles import vectors
 
 FEW = 4  # channels
 UNROLL = 32  # vectors of one pixel
+WINDOW = 16  # steps of a reduction that a real GPU unrolls, to have their loads under way together
 CHUNK = 4096  # results per work-item, so that its start costs little
 
 
@@ -39,6 +42,8 @@ def schedule_stages(outs: list[te.Tensor] | te.Tensor) -> te.Schedule:
     outs = [outs] if isinstance(outs, te.Tensor) else list(outs)
     s = te.create_schedule([t.op for t in outs])
     roots = _inline(s, [t.op for t in outs])
+    if _in_groups() and len(outs) == 1 and schedule_softmax(s, outs[0], roots):
+        return s
     inner = _attached(outs, roots)
     if inner is not None:
         _schedule_epilogue(s, outs[0].op, inner)
@@ -72,7 +77,7 @@ def schedule_stage(s: te.Schedule, stage: te.Tensor) -> None:
     last = _finish(s[stage], axes, extents, lanes, 1)
     # Unrolled, the condition of each block of a concatenation is constant.
     compared = any(boundaries(part, part.axis[-1].var) for part in inlined(stage.op) if part.axis)
-    if len(axes) > 1 and pieces <= UNROLL and compared:
+    if len(axes) > 1 and pieces <= UNROLL and compared and not _in_groups():
         s[stage].unroll(last)
 
 
@@ -117,13 +122,17 @@ def _attached(outs: list[te.Tensor], roots: list[te.ComputeOp]) -> te.ComputeOp 
         return None
     inner = roots[1]
     same = inner.num_outputs == 1 and inner.reduce_axis and extents_of(inner) == extents_of(final) and inner.axis
-    return inner if same and not reduces_last(inner) and used_in_place(final, inner) else None
+    fits = _in_groups() or not reduces_last(inner)
+    return inner if same and fits and used_in_place(final, inner) else None
 
 
 def _schedule_epilogue(s: te.Schedule, op: te.ComputeOp, inner: te.ComputeOp) -> None:
-    lanes = min(stage_lanes(op), stage_lanes(inner))
+    by_row = reduces_last(inner)
+    lanes = 1 if by_row else min(stage_lanes(op), stage_lanes(inner))
+    if _in_groups() and reductions.shared(s, op.output(0), inner.output(0), lanes):
+        return
     at = _finish(s[op], list(s[op].op.axis), extents_of(op), lanes, reduction_size(inner))
-    _accumulate(s, inner.output(0), op.output(0), at, lanes)
+    (_accumulate_row if by_row else _accumulate)(s, inner.output(0), op.output(0), at, lanes)
 
 
 def _schedule_reduction(s: te.Schedule, op: te.ComputeOp) -> None:
@@ -138,11 +147,10 @@ def _schedule_reduction(s: te.Schedule, op: te.ComputeOp) -> None:
     by_row = reduces_last(op)
     lanes = 1 if by_row else stage_lanes(op)
     acc = s.cache_write(out, "local")
+    if _in_groups() and reductions.shared(s, out, acc, lanes):
+        return
     at = _finish(s[out], list(s[out].op.axis), extents_of(op), lanes, reduction_size(op))
-    if by_row:
-        _accumulate_row(s, acc, out, at)
-    else:
-        _accumulate(s, acc, out, at, lanes)
+    (_accumulate_row if by_row else _accumulate)(s, acc, out, at, lanes)
 
 
 def _accumulate(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any, lanes: int) -> None:
@@ -153,11 +161,15 @@ def _accumulate(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any, lanes: 
         block, lane = s[acc].split(last, lanes)
         s[acc].reorder(*outer, block, *s[acc].op.reduce_axis, lane)
         s[acc].vectorize(lane)
+    if _in_groups() and 0 < reductions.length_of(s[acc].op) <= WINDOW:
+        for axis in s[acc].op.reduce_axis:
+            s[acc].unroll(axis)
 
 
-def _accumulate_row(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any) -> None:
+def _accumulate_row(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any, _: int) -> None:
     """A row's sum or maximum by lanes of a vector, reduced at the end."""
     s[acc].compute_at(s[out], at)
+    s[acc].set_scope("local")
     k = s[acc].op.reduce_axis[-1]
     extent = int(k.dom.extent) if isinstance(k.dom.extent, tir.IntImm) else 1
     lanes = _lanes(extent)
@@ -179,6 +191,8 @@ def _finish(stage: te.schedule.Stage, axes: list, extents: list[int], lanes: int
 
     Axes inside a chunk stay loops, as a fused index would cost a division for each vector.
     """
+    if _in_groups():
+        return groups.spread(stage, axes, extents, lanes)
     axes, extents = list(axes), list(extents)
     if lanes > 1:
         block, lane = stage.split(axes[-1], lanes)
@@ -197,11 +211,16 @@ def _finish(stage: te.schedule.Stage, axes: list, extents: list[int], lanes: int
 
 
 def share_out(stage: te.schedule.Stage, items: te.schedule.IterVar) -> None:
-    """One of ``items`` for each work-item of a GPU or task of a CPU."""
+    """One of ``items`` for each group of one work-item, or task of a CPU."""
     if is_gpu(tvm.target.Target.current()):
         stage.bind(items, te.thread_axis("blockIdx.x"))
     else:
         stage.parallel(items)
+
+
+def _in_groups() -> bool:
+    """Whether the current target is a GPU whose work-items come in groups."""
+    return group_size(tvm.target.Target.current()) > 1
 
 
 def _scalar(s: te.Schedule, op: te.ComputeOp) -> None:
