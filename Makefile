@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadgroup --no-loa
 PYTHONS := tvm_codl tests benchmarks tutorials rpc_apps
 NATIVE = $(shell find tvm_codl/runtime/native tests/runtime rpc_apps/cpp_rpc -name '*.h' -o -name '*.cc')
 
-.PHONY: demo test test-slow lint format lock install clean arm64 app android-shell
+.PHONY: demo test test-slow lint format lock install clean arm64 app android-shell clang
 
 demo: $(INSTALLED)
 	$(BIN)/tvm-codl demo
@@ -22,7 +22,7 @@ demo: $(INSTALLED)
 test: $(INSTALLED) arm64 app android-shell
 	$(PYTEST) -m "not slow" tests
 
-test-slow: $(INSTALLED) arm64 app android-shell
+test-slow: $(INSTALLED) arm64 app android-shell clang
 	$(BIN)/python -m tests.slow
 
 lint: $(INSTALLED)
@@ -51,6 +51,10 @@ app:
 # Android's shell, which the commands of `tvm-codl device` talk to, likewise.
 android-shell:
 	@docker/install/android_shell.sh || true
+
+# A second compiler for the plugin, likewise.
+clang:
+	@docker/install/clang.sh || true
 
 # --no-deps: the lock file is complete but for what rapidocr-onnxruntime asks for and only its own code uses, which is
 # never imported: the package is here for the networks that it carries.

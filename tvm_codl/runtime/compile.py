@@ -34,6 +34,15 @@ def tvm_root() -> Path:
     )
 
 
+def cxx_runtime() -> list[Path]:
+    """The shared C++ library and its unwinder that libtvm uses in this process; empty for a libtvm without them."""
+    import tvm  # noqa: F401
+
+    names = ("libstdc++.so", "libgcc_s.so")
+    mapped = {Path(line.split()[-1]) for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line}
+    return sorted((path for path in mapped if path.name.startswith(names)), reverse=True)
+
+
 def source_key(sanitize: str = "") -> str:
     """Changes with the native sources, the TVM and the sanitizer."""
     import tvm
@@ -55,7 +64,7 @@ def compile_native(sanitize: str = "", quiet: bool = True) -> Path:
     """
     what = "the native part does not build"
     remedy = "tvm-codl doctor; a C++17 compiler is needed: apt-get install g++"
-    options = [f"-DCODL_SANITIZE={sanitize}"]
+    options = [f"-DCODL_SANITIZE={sanitize}", f"-DCODL_CXX_RUNTIME={';'.join(map(str, cxx_runtime()))}"]
     return build_cmake(build_dir(sanitize) / "libtvm_codl.so", SOURCES, options, what, remedy, quiet)
 
 
