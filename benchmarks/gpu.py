@@ -1,0 +1,240 @@
+"""Convolutions on a phone's GPU against stock TVM and cuDNN: ``python benchmarks/gpu.py [MODEL…] [--json]``.
+
+Each distinct convolution and dense layer of the networks (plain: without bias and activation) by our estimate, by the tuned
+records, by TVM's own template tuned with ``--stock-trials``, and by PyTorch (cuDNN, float32 without TF32) where torch with
+CUDA is installed.  One sample is many runs back to back, waited for once; ours are in NHWC, the others in NCHW.  Round
+after round each of them has its turn.  ``kernels_ms`` is by the GPU's own clock, without what is between two kernels.
+
+``--kernel-in-library`` compares the convolutions of each network alone with the same in the network's library.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TOPHUB_LOCATION", "NONE")
+
+import click
+import msgspec
+import numpy as np
+import tvm
+from gpu_convolutions import Wanted, find
+from gpu_cudnn import CudnnConvolution, torch_with_cuda
+from gpu_kernels import OnPhone, builder_for, our_inputs, stock_task, tune_stock
+from gpu_library import compare_network
+from gpu_peak import measured_peak
+from tvm.autotvm.measure import MeasureInput
+
+from tvm_codl.api import Session
+from tvm_codl.cli.options import FILE, PhoneChoice, json_option, phone_options, records_option, tuning_records_option
+from tvm_codl.cli.output import print_json, talk
+from tvm_codl.report.statistics import Statistics
+from tvm_codl.runtime.error_text import last_line
+
+MODELS = ("resnet18", "resnet50_v1", "vgg16", "mobilenet_v2", "yolov2")
+VARIANTS = ("estimate", "tuned", "stock", "cudnn")
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One convolution; times in ms by variant.  ``kernels_ms`` is by the GPU's own clock, ``errors`` says which variants do
+    not run."""
+
+    name: str
+    shape: dict[str, Any]
+    flops: int
+    count: dict[str, int]
+    times: dict[str, Statistics]
+    kernels_ms: dict[str, float]
+    gflops: dict[str, float]
+    share_of_peak: dict[str, float]
+    errors: dict[str, str]
+
+    @property
+    def ours(self) -> float:
+        """ms of what a network would get."""
+        return self.times["tuned" if "tuned" in self.times else "estimate"].median
+
+
+@click.command()
+@click.argument("models", nargs=-1)
+@phone_options
+@records_option
+@tuning_records_option
+@click.option(
+    "--stock-trials", default=0, show_default=True, help="Trials of TVM's template for each; 0: leave it out."
+)
+@click.option("--rounds", type=click.IntRange(1), default=7, show_default=True)
+@click.option("--only", default="", metavar="WORDS", help="Only convolutions whose name has these words.")
+@click.option("--limit-s", type=float, default=0.0, help="Seconds for all; what is not done then is left out.")
+@click.option("--seed", default=0, help="Of the stock template's trials.")
+@click.option("--convolutions", type=FILE, help="The list of convolutions: read if the file exists, else written.")
+@click.option("--kernel-in-library", is_flag=True, help="Each convolution alone and in its network's library.")
+@json_option
+def main(
+    models: tuple[str, ...],
+    phone: PhoneChoice,
+    stock_trials: int,
+    rounds: int,
+    only: str,
+    limit_s: float,
+    seed: int,
+    convolutions: Path | None,
+    kernel_in_library: bool,
+    as_json: bool,
+) -> None:
+    """Prints one line for each convolution of MODELS, networks of the zoo."""
+    models, until = models or MODELS, time.monotonic() + (limit_s or float("inf"))
+    with phone.connect() as session:
+        if kernel_in_library:
+            report: dict[str, Any] = {"library": [compare_network(model, session) for model in models]}
+            return print_json(report) if as_json else _print_libraries(report["library"])
+        wanted = [each for each in _listed(models, session, convolutions) if only in each.convolution.name]
+        peak = measured_peak(session)
+        talk(f"{len(wanted)} convolutions, peak {peak:.0f} GFLOP/s")
+        rows = measure(wanted, session, peak, stock_trials, rounds, until, seed)
+        report = {
+            "device": session.device,
+            "gpu": session.profile.gpu_name,
+            "peak_gflops": peak,
+            "left_out": len(wanted) - len(rows),
+            "rows": rows,
+            "summary": summary(rows),
+        }
+    print_json(msgspec.to_builtins(report)) if as_json else _print(rows, report)
+
+
+def _listed(models: Sequence[str], session: Session, path: Path | None) -> list[Wanted]:
+    """From the file at ``path`` if there is one: reading large networks takes a while."""
+    if path is not None and path.exists():
+        return msgspec.json.decode(path.read_bytes(), type=list[Wanted])
+    wanted = find(models, session.tools.gpu)
+    if path is not None:
+        path.write_bytes(msgspec.json.encode(wanted))
+    return wanted
+
+
+def measure(
+    wanted: Sequence[Wanted], session: Session, peak: float, stock_trials: int, rounds: int, until: float, seed: int
+) -> list[Row]:
+    """Builds everything first, then times each convolution's variants in turn."""
+    estimates, tuned = our_inputs(wanted, session)
+    stock: list[MeasureInput | None] = [None] * len(wanted)
+    if stock_trials:
+        share = (until - time.monotonic()) * 0.7 / max(1, len(wanted))
+        for index, each in enumerate(wanted):
+            task = stock_task(each.convolution, session)
+            stock[index] = tune_stock(task, stock_trials, session, seed, time.monotonic() + share)
+            talk(f"stock template tuned for {each.convolution.name}: {index + 1} of {len(wanted)}")
+    ours, theirs = builder_for(session), builder_for(session)
+    try:
+        built = {
+            **_built(ours, {(i, "estimate"): e for i, e in enumerate(estimates)} | _present("tuned", tuned)),
+            **_built(theirs, _present("stock", stock)),
+        }
+        torch = torch_with_cuda()
+        rows = []
+        for index, each in enumerate(wanted):
+            if time.monotonic() > until:
+                talk(f"the time is up: {len(wanted) - index} convolutions are left out")
+                break
+            variants = {name: built[index, name] for name in VARIANTS if (index, name) in built}
+            rows.append(_measured(each, variants, session, peak, rounds, torch))
+        return rows
+    finally:
+        ours.close()
+        theirs.close()
+
+
+def _present(name: str, inputs: Sequence[MeasureInput | None]) -> dict[tuple[int, str], MeasureInput]:
+    return {(index, name): each for index, each in enumerate(inputs) if each is not None}
+
+
+def _built(builder: Any, inputs: Mapping[tuple[int, str], MeasureInput]) -> dict[tuple[int, str], Any]:
+    return dict(zip(inputs, builder.build(list(inputs.values())), strict=True)) if inputs else {}
+
+
+def _measured(
+    wanted: Wanted, built: Mapping[str, Any], session: Session, peak: float, rounds: int, torch: Any | None
+) -> Row:
+    c, ready, errors, kernels_ms = wanted.convolution, {}, {}, {}
+    for name, each in built.items():
+        if not hasattr(each, "function"):
+            errors[name] = last_line(each.costs[1])
+            continue
+        try:
+            ready[name] = OnPhone(session, each)
+            kernels_ms[name] = ready[name].kernels_ms()
+        except tvm.error.TVMError as error:
+            ready.pop(name, None)
+            errors[name] = last_line(error)
+    if torch is not None:
+        ready["cudnn"] = CudnnConvolution(torch, c)
+    samples: dict[str, list[float]] = {name: [] for name in ready}
+    for _ in range(rounds):
+        for name, kernel in ready.items():
+            samples[name].append(kernel.sample())
+    times = {name: Statistics.of(each) for name, each in samples.items()}
+    gflops = {name: c.flops / each.median / 1e6 for name, each in times.items()}
+    talk(f"{c.name}: " + ", ".join(f"{name} {each.median:.4f} ms" for name, each in times.items()))
+    return Row(
+        c.name, msgspec.to_builtins(c), c.flops, wanted.count, times, kernels_ms, gflops,
+        {name: speed / peak for name, speed in gflops.items()}, errors,
+    )  # fmt: skip
+
+
+def summary(rows: Sequence[Row]) -> dict[str, float]:
+    """Geometric means and the least of ratios of speed, over the rows that have both."""
+    ratios = {
+        "of_cudnn": [r.times["cudnn"].median / r.ours for r in rows if "cudnn" in r.times and _runs(r)],
+        "estimate_of_cudnn": _ratios(rows, "cudnn", "estimate"),
+        "of_stock": [r.times["stock"].median / r.ours for r in rows if "stock" in r.times and _runs(r)],
+        "estimate_over_tuned": _ratios(rows, "estimate", "tuned"),
+        "share_of_peak": [
+            max(r.share_of_peak[n] for n in ("estimate", "tuned") if n in r.times) for r in rows if _runs(r)
+        ],
+    }
+    means = {name: float(np.exp(np.mean(np.log(values)))) for name, values in ratios.items() if values}
+    extremes = {f"least_{name}": min(values) for name, values in ratios.items() if values}
+    return means | extremes
+
+
+def _runs(row: Row) -> bool:
+    return "estimate" in row.times or "tuned" in row.times
+
+
+def _ratios(rows: Iterable[Row], over: str, under: str) -> list[float]:
+    """Of times."""
+    return [r.times[over].median / r.times[under].median for r in rows if over in r.times and under in r.times]
+
+
+def _print(rows: Sequence[Row], report: Mapping[str, Any]) -> None:
+    click.echo(
+        f"{report['gpu']}, measured peak {report['peak_gflops']:.0f} GFLOP/s; ms (p10 to p90), GFLOP/s, share of peak"
+    )
+    for row in rows:
+        networks = " ".join(f"{model}×{count}" for model, count in row.count.items())
+        click.echo(f"{row.name:32} {row.flops / 1e6:8.0f} MFLOP  {networks}")
+        for name, times in row.times.items():
+            spread = f"({times.p10:.4f} to {times.p90:.4f})"
+            of = f", {row.times['cudnn'].median / times.median:.2f} of cuDNN" if "cudnn" in row.times else ""
+            speed = f"{row.gflops[name]:9.0f} GFLOP/s {row.share_of_peak[name]:6.1%}"
+            click.echo(f"    {name:9} {times.median:9.4f} {spread:20} {speed}{of}")
+        for name, error in row.errors.items():
+            click.echo(f"    {name:9} {error}")
+    for name, value in report["summary"].items():
+        click.echo(f"{name}: {value:.3f}")
+
+
+def _print_libraries(networks: Sequence[Mapping[str, Any]]) -> None:
+    for network in networks:
+        click.echo(f"{network['model']}: in the library over alone {network['ratio']:.3f} (geometric mean)")
+        for row in network["rows"]:
+            click.echo(f"    {row['name']:32} {row['alone_ms']:9.4f} {row['library_ms']:9.4f} ms {row['ratio']:6.2f}")
+
+
+if __name__ == "__main__":
+    main()
