@@ -37,7 +37,7 @@ def blocks_of(threads: tuple[int, int], shared: bool) -> dict[str, list[Launch]]
 @pytest.mark.parametrize("shared", [False, True])
 def test_work_group_and_local_memory(threads: tuple[int, int], shared: bool) -> None:
     size = threads[0] * threads[1]
-    assert blocks_of(threads, shared) == {"copied": [Launch(size, 4 * size if shared else 0)]}
+    assert blocks_of(threads, shared) == {"copied": [Launch(size, 4 * size if shared else 0, 64 * 64 // size)]}
 
 
 def test_several_kernels_of_one_function_are_several_launches() -> None:
@@ -52,7 +52,7 @@ def test_several_kernels_of_one_function_are_several_launches() -> None:
     found: dict[str, list[Launch]] = {}
     with tvm.transform.PassContext(opt_level=3, config={"tir.add_lower_pass": [make_recorder(found)]}):
         tvm.lower(schedule, [a, b, c], name="two")
-    assert found == {"two": [Launch(8, 0), Launch(32, 0)]}
+    assert found == {"two": [Launch(8, 0, 8), Launch(32, 0, 2)]}
 
 
 def test_a_library_knows_its_regions_launches(opencl: None) -> None:

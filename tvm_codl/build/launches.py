@@ -17,10 +17,11 @@ PHASE = 2
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch: work-items in a group, and bytes of local memory for each group."""
+    """One kernel launch: work-items in a group, bytes of local memory for each group, and groups."""
 
     work_group: int
     local_memory: int
+    groups: int = 1
 
 
 def make_recorder(launches: dict[str, list[Launch]]) -> Any:
@@ -67,11 +68,11 @@ def _read_launch(kernel: Any) -> Launch:
         nonlocal memory
         if _is_extent(node) and isinstance(node.value, tir.IntImm):
             tag = str(node.node.thread_tag)
-            if tag.startswith("threadIdx"):
-                threads[tag] = max(threads.get(tag, 1), int(node.value))
+            threads[tag] = max(threads.get(tag, 1), int(node.value))
         elif isinstance(node, tir.Allocate) and node.buffer_var.type_annotation.storage_scope == "shared":
             memory += count_bytes([int(e) for e in node.extents], node.dtype)
         return _has_parts(node)
 
     tir.stmt_functor.pre_order_visit(kernel, visit)
-    return Launch(prod(threads.values()), memory)
+    inside = prod(extent for tag, extent in threads.items() if tag.startswith("threadIdx"))
+    return Launch(inside, memory, prod(threads.values()) // inside)
