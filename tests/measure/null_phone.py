@@ -66,7 +66,7 @@ class NullPhone:
         self.held: dict[str, Path] = {}
         self.timed: list[int] = []
         self.loaded: list[Path] = []
-        self.opened = 1
+        self.opened, self.last_ending = 1, None
         self.lost = threading.Event()
 
     # What a Phone does.
@@ -78,6 +78,9 @@ class NullPhone:
 
     def close(self) -> None:
         self.lost.set()
+
+    def why_lost(self) -> str:
+        return ""
 
     def reopen(self, patience_s: float, log: Callable[[str], None] = print) -> None:
         if not self.back():

@@ -14,6 +14,7 @@ import tvm
 from tvm import rpc
 
 from tvm_codl.device.deadline import Result, TimeUp, call_within
+from tvm_codl.device.ending import Ending
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.device.reference.local import LocalPhone
 from tvm_codl.device.reference.serve import is_loopback
@@ -30,7 +31,10 @@ PING_S = 3.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 #: Between two sessions an app is missing at its tracker for a moment.
 KEY_S = 3.0
+#: For asking a phone how a session ended; another client may have it by then.
+ENDING_S = 8.0
 _RETRY = "look at its log; then run the same command again"
+_AGAIN = "run the same command again"
 
 Log = Callable[[str], None]
 
@@ -54,16 +58,21 @@ class Phone:
         session_s: float = 0.0,
         revive: Callable[[], None] = lambda: None,
         soc: Soc | None = None,
+        read_log: Callable[[], str] = lambda: "",
     ) -> None:
         """Opens a session.
 
-        ``revive`` restarts a phone that belongs to this process and has died.  The facts of ``soc`` replace those that
-        the phone reports.  Raises :class:`DeviceError` as :func:`connect` does.
+        ``revive`` restarts a phone that belongs to this process and has died, and ``read_log`` has the last words of its
+        log.  The facts of ``soc`` replace those that the phone reports.  Raises :class:`DeviceError` as :func:`connect`
+        does.
         """
         self.where = f"{type(place).__name__.lower()} {place.host}:{place.port}, key {place.key}"
         self.opened = 0
         self._place, self._timeout_s, self._session_s, self._revive = place, timeout_s, session_s, revive
-        self._soc = soc or Soc()
+        self._soc, self._read_log = soc or Soc(), read_log
+        #: How the session before this one ended, where the phone knows and it did not end well.
+        self.last_ending: Ending | None = None
+        self._session = ""
         self._open()
 
     def _open(self) -> None:
@@ -72,6 +81,8 @@ class Phone:
         connection.find(address)
         try:
             profile = self._call(lambda: _read_profile(remote, self.where))
+            self.last_ending = self._call(lambda: _read_ending(remote, self._session))
+            self._session = self._call(lambda: _read_session(remote))
         except BaseException:
             connection.shut_down()
             _close_session(remote)
@@ -93,7 +104,26 @@ class Phone:
             ) from error
         except (tvm.error.TVMError, OSError, RuntimeError) as error:
             what = f"the phone at {self.where} refused or dropped the connection"
-            raise DeviceError(what, last_line(error), _RETRY) from error
+            log = self._read_log()
+            raise DeviceError(
+                what, "\n    ".join(filter(None, (last_line(error), log))), _AGAIN if log else _RETRY
+            ) from error
+
+    def why_lost(self) -> str:
+        """How the session ended, as the phone says it; empty where that is not known.
+
+        After the session's end only: it opens another, which ends at once.
+        """
+        lost = self._session
+        if not lost:
+            return self._read_log()
+        self.drop()
+        self.close()
+        with contextlib.suppress(CodlError, TimeUp):
+            call_within(ENDING_S, self._open)
+            self.close()
+            return self.last_ending.text if self.last_ending else ""
+        return self._read_log()
 
     def alive(self) -> bool:
         """Whether the session still answers; TVM's RPC has no error type of its own for that."""
@@ -179,22 +209,31 @@ def connect(
         local = stack.enter_context(LocalPhone()) if isinstance(spec, Local) else None
         place = local.where if local else spec
         assert not isinstance(place, Local)
-        phone = Phone(place, timeout_s, session_s, local.revive if local else lambda: None, facts)
+        phone = Phone(place, timeout_s, session_s, local.revive if local else lambda: None, facts, _log_of(local))
         stack.callback(phone.close)
-        with translate_errors(phone.where, phone.alive):
+        with translate_errors(phone.where, phone.alive, phone.why_lost):
             yield phone
 
 
+def _log_of(local: LocalPhone | None) -> Callable[[], str]:
+    return local.read_log if local else lambda: ""
+
+
 @contextlib.contextmanager
-def translate_errors(where: str, alive: Callable[[], bool]) -> Iterator[None]:
-    """Turns TVM's errors in the block into :class:`DeviceError` if the phone is no longer ``alive``."""
+def translate_errors(where: str, alive: Callable[[], bool], why_lost: Callable[[], str] = lambda: "") -> Iterator[None]:
+    """Turns TVM's errors in the block into :class:`DeviceError` if the phone is no longer ``alive``.
+
+    ``why_lost`` is what the phone then says of its end.
+    """
     try:
         yield
     except CodlError:
         raise
     except (tvm.error.TVMError, OSError) as error:
         if not alive():
-            raise DeviceError(f"the phone at {where} went away", last_line(error), _RETRY) from error
+            why = why_lost()
+            evidence = "\n    ".join(filter(None, (last_line(error), why)))
+            raise DeviceError(f"the phone at {where} went away", evidence, _AGAIN if why else _RETRY) from error
         raise
 
 
@@ -247,6 +286,23 @@ def _read_profile(remote: rpc.RPCSession, where: str) -> DeviceProfile:
         raise DeviceError(what, "it has no function codl.profile", "tvm-codl serve") from error
     _check_build(remote, where)
     return DeviceProfile.from_json(str(ask()))
+
+
+def _read_session(remote: rpc.RPCSession) -> str:
+    """The session's name at its phone; empty where the phone gives it none."""
+    try:
+        return str(remote.get_function("codl.session")())
+    except AttributeError:
+        return ""
+
+
+def _read_ending(remote: rpc.RPCSession, session: str) -> Ending | None:
+    """How that earlier session ended; None where it ended well, and where the phone does not know it."""
+    try:
+        words = str(remote.get_function("codl.ending")(session)) if session else ""
+    except AttributeError:  # a phone of another kind
+        return None
+    return msgspec.json.decode(words, type=Ending) if words else None
 
 
 def server_build(remote: rpc.RPCSession) -> ServerBuild | None:

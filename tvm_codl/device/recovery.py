@@ -37,6 +37,8 @@ class Recovery:
         self._most, self._losses = losses, 0
         self._opened, self._loaded = -1, dict[Any, Any]()
         self._stuck: list[object] = []
+        #: How the last session ended that was lost, in the phone's words; empty where it gives none.
+        self.how = ""
 
     @property
     def loaded(self) -> dict[Any, Any]:
@@ -69,6 +71,12 @@ class Recovery:
                 self._stuck.clear()
         self._loaded = {}
         if self._losses > self._most:
-            raise DeviceError("the phone goes away again and again", str(error), "look at its log")
+            why = self.phone.why_lost()
+            evidence = "\n    ".join(filter(None, (str(error), why)))
+            raise DeviceError("the phone goes away again and again", evidence, "" if why else "look at its log")
         self.log(f"the phone's session has ended ({error}); opening another")
         self.phone.reopen(patience_s, self.log)
+        ending = self.phone.last_ending
+        self.how = f"the session {ending.how}" if ending is not None else ""
+        if ending is not None:
+            self.log(ending.text)

@@ -119,7 +119,9 @@ class Worker:
                     self._recover(lost, trial)
                     if deaths[region] < self.settings.tries:
                         continue  # it is the first to run in the new session
-                    words = f"the phone's session ended {deaths[region]} times while it ran: {lost}"
+                    words = (
+                        f"the phone's session ended {deaths[region]} times while it ran: {self._recovery.how or lost}"
+                    )
                     result = Result(trial, (), ErrorNo.RUNTIME_DEVICE, words)
                 except TimeUp as late:
                     self.log(f"operator {trial.probe.operator} on the {trial.probe.processor}: {late}; it is given up")

@@ -18,8 +18,8 @@ RETRY_S = 1.0  # between attempts to reach a tracker or a proxy
 PING_S = 2.0  # between questions to the tracker
 UNUSED_S = 8.0  # after which a key that a client took but never used is replaced
 
-#: Waits for sockets to become readable, at most so many seconds, and returns those that are.
-Wait = Callable[[list[socket.socket], float], list[socket.socket]]
+#: Waits for sockets and the like to become readable, at most so many seconds, and returns those that are.
+Wait = Callable[[list[Any], float], list[Any]]
 #: A client's connection after the handshake, its name, and its time limit in seconds.
 Client = tuple[socket.socket, str, float | None]
 

@@ -98,6 +98,10 @@ class LocalPhone:
                 line, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file, text=True, pass_fds=keep
             )
 
+    def read_log(self) -> str:
+        """The last words of the phone's log."""
+        return self._read_log("phone")
+
     def _read_log(self, name: str) -> str:
         words = (self._folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
         return "\n    ".join(words[-6:])

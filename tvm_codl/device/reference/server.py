@@ -20,14 +20,21 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
+from tvm_codl.device.ending import Ending
 from tvm_codl.device.reference import session
 from tvm_codl.device.reference.listener import DirectListener, Listener, ProxyListener, Wait, log
 from tvm_codl.device.reference.serve import add_options, parse_address
+from tvm_codl.device.reference.session_log import SessionLog
 from tvm_codl.device.session_socket import enable_keepalive
 
 WATCH_S = 0.5  # how long the server may outlive the process it belongs to
 GONE_S = 2.0  # how long a session may outlive its client
+ENDINGS = 32  # sessions whose bad end is remembered for their clients
+
+
+ENDED = "ended"  # of a session's end in good order
 
 
 class Stop(Exception):
@@ -87,17 +94,25 @@ def _listen(host: str, port: int, port_end: int) -> socket.socket:
 def serve(listener: Listener, work: Path, parent: int | None) -> None:
     """Serves one client after the other until :class:`Stop`.  With ``parent``, stops when that process has ended."""
     wait = _make_wait(parent)
-    count, undead = 0, set[int]()
+    count, undead, endings = 0, set[int](), dict[str, Ending]()
     while True:
         conn, peer, limit = listener.next_client(wait)
         count += 1
         folder = work / f"session-{os.getpid()}-{count}"  # another server may have left some in the same folder
         log(f"session {count} from {peer}" + (f", at most {limit:g} s" if limit else ""))
         enable_keepalive(conn)
-        pid = session.start(conn, folder, listener.sockets())
+        words = SessionLog()
+        pid = session.start(conn, folder, listener.sockets(), words, endings)
+        words.close_writer()
         try:
-            log(f"session {count} {_await_end(pid, conn, wait, limit)}")
+            how = _await_end(pid, conn, wait, limit, words)
+            log(f"session {count} {how}")
+            if how != ENDED:
+                endings[folder.name] = Ending(how.replace("crashed: ", "ended by "), words.last_lines)
+                for old in list(endings)[:-ENDINGS]:
+                    del endings[old]
         finally:
+            words.close()
             conn.close()
             if not session.end(pid, folder):
                 log(f"process {pid} does not die: a driver holds it. It is left behind")
@@ -113,14 +128,14 @@ def _make_wait(parent: int | None) -> Wait:
     signal.set_wakeup_fd(writer)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
 
-    def wait(sockets: list[socket.socket], seconds: float) -> list[socket.socket]:
+    def wait(sockets: list[Any], seconds: float) -> list[Any]:
         deadline = time.monotonic() + seconds
         while True:
             if parent is not None and os.getppid() != parent:
                 log("the process that this phone belongs to has ended")
                 raise Stop
             timeout = max(0.0, min(WATCH_S, deadline - time.monotonic()))
-            ready = select.select([*sockets, reader], [], [], timeout)[0]  # type: ignore[type-var]
+            ready = select.select([*sockets, reader], [], [], timeout)[0]
             if reader in ready:
                 os.read(reader, 512)
             if ready or time.monotonic() >= deadline:
@@ -129,7 +144,7 @@ def _make_wait(parent: int | None) -> Wait:
     return wait
 
 
-def _await_end(pid: int, conn: socket.socket, wait: Wait, limit: float | None) -> str:
+def _await_end(pid: int, conn: socket.socket, wait: Wait, limit: float | None, words: SessionLog) -> str:
     """Waits for a session's end and describes it.  Kills it at its time limit, and after its client has left."""
     hangup = select.poll()
     hangup.register(conn, select.POLLRDHUP)
@@ -137,6 +152,7 @@ def _await_end(pid: int, conn: socket.socket, wait: Wait, limit: float | None) -
     gone_at = math.inf
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
+        words.read()  # after it: all that the session wrote has come
         if done:
             break
         now = time.monotonic()
@@ -148,11 +164,11 @@ def _await_end(pid: int, conn: socket.socket, wait: Wait, limit: float | None) -
             with contextlib.suppress(OSError):
                 conn.shutdown(socket.SHUT_RDWR)
             return "was killed at its time limit" if now > deadline else "was killed: its client had gone"
-        wait([], max(0.01, min(WATCH_S, deadline - now)))
+        wait([] if words.ended else [words], max(0.01, min(WATCH_S, deadline - now)))
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         return f"crashed: {signal.Signals(-code).name}"
-    return "ended" if code == 0 else f"failed with exit code {code}"
+    return ENDED if code == 0 else f"failed with exit code {code}"
 
 
 def remove_stale(folder: Path) -> None:

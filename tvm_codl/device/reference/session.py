@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import os
 import shutil
 import signal
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from tvm_codl.device.cores import CPU_CORES, cores_from_env
+from tvm_codl.device.ending import Ending
+from tvm_codl.device.reference.session_log import SessionLog
 from tvm_codl.device.reference.warm_up import WarmUp
 
 SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux's prctl
 REAP_S = 5.0  # how long a killed process may take to end; inside a broken driver it never does
 
 
-def start(conn: socket.socket, work: Path, inherited: list[socket.socket]) -> int:
+def start(
+    conn: socket.socket, work: Path, inherited: list[socket.socket], words: SessionLog, endings: Mapping[str, Ending]
+) -> int:
     """Forks a process that serves ``conn`` and ends with it; returns its id.
 
-    ``work`` is the session's folder; ``inherited`` are the server's other sockets, which the session closes.  The caller
-    must have one thread only: forking is not safe otherwise.
+    ``work`` is the session's folder, whose name is the session's; ``inherited`` are the server's other sockets, which the
+    session closes; ``words`` takes its stderr.  ``endings``, by session, are what it tells its client of earlier ones.  The
+    caller must have one thread only: forking is not safe otherwise.
     """
     parent = os.getpid()
     child = os.fork()
@@ -38,10 +47,14 @@ def start(conn: socket.socket, work: Path, inherited: list[socket.socket]) -> in
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGSEGV):
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
+        words.close()
+        os.dup2(words.writer, sys.stderr.fileno())
+        words.close_writer()
+        faulthandler.enable()  # a crash names its thread, and kills as before
         die_with_parent(parent)
         for other in inherited:
             other.close()
-        _serve(conn, work)
+        _serve(conn, work, endings)
         status = 0
     except BaseException as error:  # whatever happened, this process must not return into the server's loop
         print(f"session failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
@@ -76,7 +89,7 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-def _serve(conn: socket.socket, work: Path) -> None:
+def _serve(conn: socket.socket, work: Path, endings: Mapping[str, Ending]) -> None:
     import tvm
 
     from tvm_codl.device import facts
@@ -102,6 +115,13 @@ def _serve(conn: socket.socket, work: Path) -> None:
 
     tvm.register_func("tvm.rpc.server.workpath", path_of, override=True)
     tvm.register_func("tvm.rpc.server.load_module", lambda name: tvm.runtime.load_module(path_of(name)), override=True)
+
+    def ending(name: str) -> str:
+        """As JSON, how an earlier session ended; empty where it ended well, or is not known."""
+        return msgspec.json.encode(endings[name]).decode() if name in endings else ""
+
+    tvm.register_func("codl.session", lambda: work.name, override=True)
+    tvm.register_func("codl.ending", ending, override=True)
     tvm.register_func("codl.warm_up", WarmUp(work), override=True)
     tvm.register_func("codl.profile", lambda: facts.profile().to_json(), override=True)
     tvm.get_global_func("rpc.ServerLoop")(conn.fileno())

@@ -117,7 +117,7 @@ class BatchRunner(Runner):
                 costs = self._times(candidate, built)
             except Lost as lost:
                 self._recovery.recover(lost, self.patience_s)
-                words = f"the phone's session ended with it: {lost}"
+                words = f"the phone's session ended with it: {self._recovery.how or lost}"
                 continue
             except TimeUp as late:
                 self._recovery.recover(late, self.patience_s)

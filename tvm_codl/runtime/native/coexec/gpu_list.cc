@@ -36,17 +36,30 @@ void GpuList::Begin(bool profile) {
   copied_bytes_ = 0;
   since_flush_ = since_throttle_ = 0;
   pending_wait_ = nullptr;
+  waits_.clear();
+  unflushed_.fill(false);
   std::fill(cpu_signalled_.begin(), cpu_signalled_.end(), 0);
   memory_->BeginRun(queue());
 }
 
+// What the command's lane must wait for, into waits_.
+void GpuList::CollectWaits(const Command& command) {
+  waits_.clear();
+  if (pending_wait_ != nullptr) waits_.push_back(pending_wait_);
+  for (size_t before : command.after) waits_.push_back(done_[before].get());
+  for (size_t event : command.releases) {
+    if (cpu_events_[event]) waits_.push_back(cpu_events_[event].get());
+  }
+}
+
 void GpuList::Enqueue(const Command& command, cl_event* done) {
-  const cl_uint waits = pending_wait_ != nullptr ? 1 : 0;
-  const cl_event* wait_list = waits != 0 ? &pending_wait_ : nullptr;
+  const auto waits = static_cast<cl_uint>(waits_.size());
+  const cl_event* wait_list = waits != 0 ? waits_.data() : nullptr;
+  const cl_command_queue lane = queue(command.lane);
   switch (command.type) {
     case Command::Type::kLaunch: {
       const Launch& launch = launches_[command.index];
-      Check(clEnqueueNDRangeKernel(queue(), launch.kernel.get(), launch.dims, nullptr, launch.global.data(),
+      Check(clEnqueueNDRangeKernel(lane, launch.kernel.get(), launch.dims, nullptr, launch.global.data(),
                                    launch.local[0] != 0 ? launch.local.data() : nullptr, waits, wait_list, done),
             "clEnqueueNDRangeKernel");
       break;
@@ -56,19 +69,36 @@ void GpuList::Enqueue(const Command& command, cl_event* done) {
       break;
     case Command::Type::kTransfer: {
       const Step& step = program_.gpu[command.step];
-      copied_bytes_ += step.what == Do::kToGpu ? memory_->EnqueueToGpu(queue(), step.args[0], waits, wait_list, done)
-                                               : memory_->EnqueueToCpu(queue(), step.args[0], waits, wait_list, done);
+      copied_bytes_ += step.what == Do::kToGpu ? memory_->EnqueueToGpu(lane, step.args[0], waits, wait_list, done)
+                                               : memory_->EnqueueToCpu(lane, step.args[0], waits, wait_list, done);
       break;
     }
     default:
-      Check(clEnqueueMarkerWithWaitList(queue(), waits, wait_list, done), "clEnqueueMarkerWithWaitList");
+      Check(clEnqueueMarkerWithWaitList(lane, waits, wait_list, done), "clEnqueueMarkerWithWaitList");
   }
   pending_wait_ = nullptr;
+  waits_.clear();
+  unflushed_[static_cast<size_t>(command.lane)] = true;
   if (++since_flush_ == flush_every) Flush();
 }
 
+// A command of its own for a signal that does not ride.
+void GpuList::EnqueueSignal(size_t command) {
+  const Command& signal = commands_[command];
+  if (gpu_events_[signal.index]) return;
+  CollectWaits(signal);
+  cl_event done = nullptr;
+  Enqueue(signal, &done);
+  gpu_events_[signal.index].reset(done);
+  if (!signal.awaited) return;
+  Check(clRetainEvent(done), "clRetainEvent");
+  done_[command].reset(done);
+}
+
 void GpuList::Flush() {
-  Check(clFlush(queue()), "clFlush");
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    if (std::exchange(unflushed_[lane], false)) Check(clFlush(queue(static_cast<Lane>(lane))), "clFlush");
+  }
   since_flush_ = 0;
 }
 
@@ -86,27 +116,27 @@ void GpuList::Feed(size_t until) {
     const Command& command = commands_[fed_commands_];
     if (command.type == Command::Type::kWait) {
       if (cpu_signalled_[command.index]) continue;
-      // Two waits in a row: an in-order queue needs a command to carry the first.
-      if (pending_wait_ != nullptr) Enqueue(command, nullptr);
+      if (pending_wait_ != nullptr) {
+        // Two waits in a row: an in-order queue needs a command to carry the first.
+        CollectWaits(command);
+        Enqueue(command, nullptr);
+      }
       cl_int status = CL_SUCCESS;
       cpu_events_[command.index].reset(clCreateUserEvent(device_.context, &status));
       Check(status, "clCreateUserEvent");
-      pending_wait_ = cpu_events_[command.index].get();
+      if (!lanes_) pending_wait_ = cpu_events_[command.index].get();
       wait_at_[command.index] = fed_commands_;
       continue;
     }
     // A signal rides on the command before it, so that it costs none of its own.
-    const bool signal_next =
-        fed_commands_ + 1 < commands_.size() && commands_[fed_commands_ + 1].type == Command::Type::kSignal;
+    const bool signal_next = fed_commands_ + 1 < commands_.size() &&
+                             commands_[fed_commands_ + 1].type == Command::Type::kSignal &&
+                             (!lanes_ || commands_[fed_commands_ + 1].rides);
     if (command.type == Command::Type::kSignal) {
-      if (!gpu_events_[command.index]) {
-        cl_event done = nullptr;
-        Enqueue(command, &done);
-        gpu_events_[command.index].reset(done);
-      }
+      EnqueueSignal(fed_commands_);
       continue;
     }
-    const bool last = fed_commands_ + (signal_next ? 2 : 1) == commands_.size();
+    const bool last = !lanes_ && fed_commands_ + (signal_next ? 2 : 1) == commands_.size();
     const bool throttle = since_throttle_ + 1 >= kThrottleEvery;
     const size_t turn = throttle_next_ % kThrottleSlots;
     if (throttle && throttle_[turn] && Held(throttle_at_[turn])) {
@@ -116,7 +146,8 @@ void GpuList::Feed(size_t until) {
     }
     ++since_throttle_;
     cl_event done = nullptr;
-    Enqueue(command, profiling_ || signal_next || last || throttle ? &done : nullptr);
+    CollectWaits(command);
+    Enqueue(command, profiling_ || signal_next || last || throttle || command.awaited ? &done : nullptr);
     if (done == nullptr) continue;
     Event owned(done);
     auto share = [&owned] {
@@ -125,6 +156,7 @@ void GpuList::Feed(size_t until) {
     };
     if (profiling_) profile_.emplace_back(fed_commands_, share());
     if (signal_next) gpu_events_[commands_[fed_commands_ + 1].index] = share();
+    if (command.awaited) done_[fed_commands_] = share();
     if (throttle) {
       since_throttle_ = 0;
       ++throttle_next_;
@@ -171,18 +203,26 @@ void GpuList::Wait(int event, int spin_us) {
 }
 
 void GpuList::Finish(int spin_us) {
-  if (pending_wait_ != nullptr || (!last_ && !commands_.empty())) {
+  if (!lanes_ && (pending_wait_ != nullptr || (!last_ && !commands_.empty()))) {
     // The list ends in a wait or a signal: a marker stands for its end.
+    const Command end{Command::Type::kSignal, 0, 0};
+    CollectWaits(end);
     cl_event done = nullptr;
-    Enqueue({Command::Type::kSignal, 0, 0}, &done);
+    Enqueue(end, &done);
     last_.reset(done);
     Flush();
   }
   if (last_) WaitFor(last_.get(), spin_us);
-  last_.reset();
-  for (Event& event : gpu_events_) event.reset();
-  for (Event& event : throttle_) event.reset();
+  for (size_t end : lane_ends_) WaitFor(done_[end].get(), spin_us);
+  ForgetEvents();
   memory_->EndRun(queue());
+}
+
+void GpuList::ForgetEvents() {
+  last_.reset();
+  for (auto* events : {&gpu_events_, &throttle_, &done_}) {
+    for (Event& event : *events) event.reset();
+  }
 }
 
 void GpuList::Abandon() noexcept {
@@ -190,11 +230,14 @@ void GpuList::Abandon() noexcept {
     if (event) clSetUserEventStatus(event.get(), CL_COMPLETE);
     event.reset();
   }
-  clFinish(queue());
+  for (const Queue& lane : profiling_ ? profiled_ : plain_) {
+    if (lane) clFlush(lane.get());
+  }
+  for (const Queue& lane : profiling_ ? profiled_ : plain_) {
+    if (lane) clFinish(lane.get());
+  }
   pending_wait_ = nullptr;
-  last_.reset();
-  for (Event& event : gpu_events_) event.reset();
-  for (Event& event : throttle_) event.reset();
+  ForgetEvents();
   try {
     memory_->EndRun(queue());  // what was the GPU's is the CPU's again
   } catch (const std::exception&) {
@@ -204,12 +247,13 @@ void GpuList::Abandon() noexcept {
 
 void GpuList::CalibrateClock() {
   // The smallest difference between "now" and a just completed command's end is nearest to the clocks' offset.
+  const cl_command_queue clock = profiled_.front().get();
   int64_t best = INT64_MAX;
   for (int i = 0; i < 8; ++i) {
     cl_event done = nullptr;
-    Check(clEnqueueMarkerWithWaitList(profiled_.get(), 0, nullptr, &done), "clEnqueueMarkerWithWaitList");
+    Check(clEnqueueMarkerWithWaitList(clock, 0, nullptr, &done), "clEnqueueMarkerWithWaitList");
     Event marker(done);
-    Check(clFlush(profiled_.get()), "clFlush");
+    Check(clFlush(clock), "clFlush");
     WaitFor(marker.get(), 1000);
     const int64_t now = HostNow();
     cl_ulong end = 0;

@@ -63,11 +63,18 @@ class GpuList {
   static constexpr size_t kThrottleSlots = 4;
 
   int64_t copied_bytes() const { return copied_bytes_; }
-  cl_command_queue queue() const { return profiling_ ? profiled_.get() : plain_.get(); }
+  // The queue of kernels.
+  cl_command_queue queue() const { return queue(Lane::kKernels); }
   // After a profiled run: its spans, in the host's clock.
   void Collect(std::vector<Span>* spans) const;
 
  private:
+  // In-order queues.  Where memories are two, transfers have one for each direction, and run beside kernels; elsewhere
+  // all is in kKernels.
+  enum class Lane : uint8_t { kKernels, kToGpu, kToCpu };
+  static constexpr size_t kLanes = 3;
+  using Queues = std::array<Queue, kLanes>;
+
   struct Launch {
     Kernel kernel;
     cl_uint dims = 0;
@@ -97,6 +104,12 @@ class GpuList {
     enum class Type { kLaunch, kCopy, kTransfer, kWait, kSignal } type;
     size_t index = 0;  // of launches_, copies_; or the event
     size_t step = 0;
+    // Where memories are two (gpu_lanes.cc):
+    Lane lane = Lane::kKernels;
+    bool rides = false;              // a signal that is the completion of the command before it
+    bool awaited = false;            // by a command of another lane, or by the end of the run
+    std::vector<size_t> after{};     // commands of other lanes that end before this one starts
+    std::vector<size_t> releases{};  // CPU's events before which it does not start
   };
 
   void Compile(size_t step, const std::vector<tvm::runtime::Module>& libraries);
@@ -106,10 +119,15 @@ class GpuList {
   void RecordAll(const std::vector<tvm::runtime::Module>& libraries);
   void GiveSlots(const std::map<cl_mem, size_t>& wanted, const std::vector<std::pair<cl_mem, Loan>>& loans);
   void Lend();
+  void OrderLanes();
+  void CollectWaits(const Command& command);
   Place PlaceOf(const View& view) const;
   void EnqueueCopy(const Copy& copy, cl_uint waits, const cl_event* wait_list, cl_event* done);
   void Enqueue(const Command& command, cl_event* done);
+  void EnqueueSignal(size_t command);
+  cl_command_queue queue(Lane lane) const { return (profiling_ ? profiled_ : plain_)[static_cast<size_t>(lane)].get(); }
   void Flush();
+  void ForgetEvents();
   // Whether a command that was enqueued is behind a wait for what the CPU has not signalled yet.
   bool Held(size_t command) const;
   void WaitFor(cl_event event, int spin_us) const;
@@ -120,8 +138,9 @@ class GpuList {
   const Program& program_;
   OpenCLDevice device_;
   Memory* memory_;
-  Queue plain_;
-  Queue profiled_;
+  Queues plain_;
+  Queues profiled_;
+  bool lanes_ = false;  // memories are two
   std::vector<Launch> launches_;
   std::vector<Copy> copies_;
   std::vector<Mem> scratch_;           // by slot
@@ -131,6 +150,7 @@ class GpuList {
   std::vector<Mem> images_;            // weights once more, in the form in which kernels read them
   std::vector<Launch> fills_;          // what fills images, until it has run
   std::vector<Command> commands_;
+  std::vector<size_t> lane_ends_;                 // the last command of each lane
   std::vector<size_t> command_end_;               // by step: one past its last command
   std::vector<std::vector<size_t>> commands_of_;  // by region
 
@@ -138,15 +158,17 @@ class GpuList {
   bool profiling_ = false;
   size_t fed_steps_ = 0;
   size_t fed_commands_ = 0;
-  cl_event pending_wait_ = nullptr;
-  std::vector<Event> cpu_events_;  // user events that the CPU sets
+  cl_event pending_wait_ = nullptr;  // of one memory
+  std::vector<Event> cpu_events_;    // user events that the CPU sets
   std::vector<char> cpu_signalled_;
   std::vector<size_t> wait_at_;  // by event: the command that waits for it
   std::vector<Event> gpu_events_;
-  std::vector<size_t> gpu_signal_at_;                 // by event: the command that completes it
   std::vector<Event> throttle_;                       // every so many commands, to bound the queue
   std::array<size_t, kThrottleSlots> throttle_at_{};  // which commands these are
   Event last_;
+  std::vector<Event> done_;      // by command: of those that are awaited
+  std::vector<cl_event> waits_;  // of the command that is being enqueued
+  std::array<bool, kLanes> unflushed_{};
   std::vector<std::pair<size_t, Event>> profile_;  // command, event
   int64_t copied_bytes_ = 0;
   int64_t clock_offset_ = 0;  // host minus device, ns

@@ -35,20 +35,25 @@ bool IsImage(cl_mem mem) {
 
 GpuList::GpuList(const Program& program, const std::vector<Module>& libraries, OpenCLDevice device, Memory* memory)
     : program_(program), device_(device), memory_(memory) {
-  plain_ = NewQueue(device.context, device.device);
-  profiled_ = NewQueue(device.context, device.device, CL_QUEUE_PROFILING_ENABLE);
+  lanes_ = memory->sharing() == Sharing::kCopied;
+  for (size_t lane = 0; lane < (lanes_ ? kLanes : 1); ++lane) {
+    plain_[lane] = NewQueue(device.context, device.device);
+    profiled_[lane] = NewQueue(device.context, device.device, CL_QUEUE_PROFILING_ENABLE);
+  }
   const auto events = static_cast<size_t>(program.events);
   cpu_events_.resize(events);
   wait_at_.resize(events);
   cpu_signalled_.resize(events, 0);
   gpu_events_.resize(events);
-  gpu_signal_at_.resize(events, 0);
   throttle_.resize(kThrottleSlots);
   is_weight_.resize(program.buffers.size(), 0);
   for (const Weight& weight : program.weights) is_weight_[static_cast<size_t>(weight.buffer)] = 1;
   RecordAll(libraries);
   Lend();
   FillImages();
+  waits_.reserve(1);
+  if (lanes_) OrderLanes();
+  done_.resize(commands_.size());
   commands_of_.resize(program.regions.size());
   for (size_t i = 0; i < commands_.size(); ++i) {
     const Command& command = commands_[i];
@@ -73,7 +78,6 @@ void GpuList::Compile(size_t index, const std::vector<Module>& libraries) {
       commands_.push_back({Command::Type::kWait, static_cast<size_t>(step.event), index});
       return;
     case Do::kSignal:
-      gpu_signal_at_[static_cast<size_t>(step.event)] = commands_.size();
       commands_.push_back({Command::Type::kSignal, static_cast<size_t>(step.event), index});
       return;
     case Do::kToGpu:
@@ -110,11 +114,11 @@ void GpuList::Lend() {
 // Weights never change, so neither does an image of them.
 void GpuList::FillImages() {
   for (const Launch& launch : fills_) {
-    Check(clEnqueueNDRangeKernel(plain_.get(), launch.kernel.get(), launch.dims, nullptr, launch.global.data(),
+    Check(clEnqueueNDRangeKernel(queue(), launch.kernel.get(), launch.dims, nullptr, launch.global.data(),
                                  launch.local[0] != 0 ? launch.local.data() : nullptr, 0, nullptr, nullptr),
           "clEnqueueNDRangeKernel");
   }
-  if (!fills_.empty()) Check(clFinish(plain_.get()), "clFinish");
+  if (!fills_.empty()) Check(clFinish(queue()), "clFinish");
   fills_.clear();
 }
 

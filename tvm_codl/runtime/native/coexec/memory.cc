@@ -121,6 +121,21 @@ void Memory::PlaceWeight(const Weight& weight) {
   if (place.address != nullptr) block.address = static_cast<uint8_t*>(place.address);
 }
 
+// The driver moves bytes of its own host memory directly, and without the CPU; others it copies there first.  Where it
+// has too little of it, the block stays as it is.
+void Memory::Pin(Block* block, size_t bytes) {
+  cl_int status = CL_SUCCESS;
+  Mem pinned(clCreateBuffer(device_.context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, nullptr, &status));
+  if (status != CL_SUCCESS) return;
+  const Queue queue = NewQueue(device_.context, device_.device);
+  // Mapped for good: commands take the address, and never the buffer.
+  void* address = clEnqueueMapBuffer(queue.get(), pinned.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0,
+                                     nullptr, nullptr, &status);
+  if (status != CL_SUCCESS || reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(kCpuAlignment) != 0) return;
+  block->owned_pinned = std::move(pinned);
+  block->address = static_cast<uint8_t*>(address);
+}
+
 void Memory::Allocate(Block* block) {
   const Space space = block->space;
   if (block->bytes == 0) return;  // its buffers have memory of their own
@@ -128,8 +143,11 @@ void Memory::Allocate(Block* block) {
   const bool alone = device_.context == nullptr;
   const bool twice = space == Space::kShared && sharing_ == Sharing::kCopied;
   if (space == Space::kCpu || (alone && space == Space::kShared) || twice) {
-    block->owned_host = AlignedBytes(bytes);
-    block->address = block->owned_host.get();
+    if (twice && !alone) Pin(block, bytes);
+    if (block->address == nullptr) {
+      block->owned_host = AlignedBytes(bytes);
+      block->address = block->owned_host.get();
+    }
     std::memset(block->address, 0, bytes);
     tensor_bytes_ += static_cast<int64_t>(bytes);
   }

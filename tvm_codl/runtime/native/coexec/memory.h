@@ -19,7 +19,7 @@ namespace tvm_codl {
 enum class Sharing {
   kSvm,     // fine-grained shared virtual memory: nothing to do but wait
   kMapped,  // one host-visible buffer, mapped for the CPU and unmapped for the GPU
-  kCopied,  // two memories
+  kCopied,  // two memories; the CPU's side of what crosses is pinned
 };
 
 const char* SharingName(Sharing sharing);
@@ -84,6 +84,7 @@ class Memory {
     bool timed = false;   // a weight without a value
     HostBytes owned_host;
     Mem owned_mem;
+    Mem owned_pinned;  // the CPU's side of a copied block
     Svm owned_svm;
     tvm::runtime::NDArray array;
   };
@@ -96,6 +97,7 @@ class Memory {
   const Block& BlockOf(const View& view) const { return blocks_[block_of_[static_cast<size_t>(view.buffer)]]; }
   void Place();
   void PlaceWeight(const Weight& weight);
+  void Pin(Block* block, size_t bytes);
   void Allocate(Block* block);
   uint8_t* MapRange(cl_command_queue queue, const View& view, cl_map_flags flags, bool block, cl_uint waits,
                     const cl_event* wait_list, cl_event* done);
