@@ -112,9 +112,4 @@ TVM_REGISTER_GLOBAL("codl.compare_runs").set_body([](TVMArgs args, TVMRetValue* 
   *rv = differing;
 });
 
-// (one array, another) -> whether they hold the same bits.
-TVM_REGISTER_GLOBAL("codl.same_bits").set_body_typed([](DLTensor* one, DLTensor* other) {
-  return Read(one) == Read(other);
-});
-
 }  // namespace tvm_codl

@@ -1,0 +1,116 @@
+"""Whether a GPU's kernel gives the host's answer, in every one of many runs: a winner is none before that is known.
+
+Wrong answers that depend on the work-group's shape, or that come now and then, are known from phones' drivers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from math import ceil, prod
+from typing import Any
+
+import msgspec
+import numpy as np
+import tvm
+from tvm import autotvm
+from tvm.autotvm.task.space import FallbackConfigEntity
+
+from tvm_codl.kernels.target import cpu_target
+from tvm_codl.kernels.tuner.builder import PASS_CONFIG
+from tvm_codl.records.record import ErrorNo
+
+#: Runs in all, at least, and the inputs over which they are spread.
+RUNS, INPUTS = 50, 3
+#: A sum of products may be off by this many roundings of its largest product for each of its terms.  A missing term is off
+#: by thousands.
+ROUNDINGS = 8.0
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """``error_no`` is 0, :attr:`~ErrorNo.GPU_WRONG` or :attr:`~ErrorNo.GPU_UNSTEADY`; ``words`` are the evidence."""
+
+    error_no: int = 0
+    words: str = ""
+
+
+class HostAnswers:
+    """Inputs of a kernel and this computer's answers to them.  ``task`` is a GPU's; made once, it serves all its
+    configurations."""
+
+    def __init__(self, task: Any, seed: int = 0) -> None:
+        """Builds the same task for this computer's CPU and runs it.  Raises what TVM raises where that does not work."""
+        target = cpu_target()
+        host = autotvm.task.create(task.name, task.args, target)
+        with target, tvm.transform.PassContext(opt_level=3, config=PASS_CONFIG):
+            schedule, arguments = host.instantiate(FallbackConfigEntity())
+            function = tvm.build(schedule, arguments, target)
+        random = np.random.default_rng(seed)
+        shapes = [(tuple(int(x) for x in each.shape), str(each.dtype)) for each in arguments]
+
+        def values(shape: Sequence[int], dtype: str) -> np.ndarray:
+            return random.uniform(-1.0, 1.0, size=tuple(shape)).astype(dtype)
+
+        #: All but the first argument: weights.
+        self.weights = [values(*each) for each in shapes[1:-1]]
+        self.data = [values(*shapes[0]) for _ in range(INPUTS)]
+        self.wanted = []
+        result = tvm.nd.empty(*shapes[-1], device=tvm.cpu())
+        weights = [tvm.nd.array(each) for each in self.weights]
+        for data in self.data:
+            function(tvm.nd.array(data), *weights, result)
+            self.wanted.append(result.numpy().astype("float64"))
+        self.tolerance = _tolerance(task.flop / (2 * prod(shapes[-1][0])), shapes[-1][1])
+
+    def compare(self, number: int, answer: np.ndarray) -> str:
+        """Empty where ``answer`` to ``data[number]`` is right, else what is wrong."""
+        wanted = self.wanted[number]
+        off = np.abs(answer.astype("float64") - wanted)
+        bad = ~(off <= self.tolerance)  # also where it is no number
+        if not bad.any():
+            return ""
+        at = tuple(int(x) for x in np.argwhere(bad)[0])
+        return (
+            f"{int(bad.sum())} of {bad.size} values are off by more than {self.tolerance:.1e}, the first at {list(at)}:"
+            f" {float(answer[at]):g}, the host has {float(wanted[at]):g}"
+        )
+
+
+def _tolerance(terms: float, dtype: str) -> float:
+    """Of a sum of so many products of numbers up to 1; half-precision sums are kept in float32."""
+    rounding = float(np.finfo(dtype).eps)
+    return ROUNDINGS * rounding * max(1.0, terms if dtype == "float32" else terms**0.5)
+
+
+def check_answers(phone: Any, module: Any, function: str, answers: HostAnswers, device: Any) -> Verdict:
+    """Runs ``function`` of a library that is loaded on the phone :data:`RUNS` times there.
+
+    The runs are compared bit by bit on the phone; the first answer to each input comes here.
+    """
+    compare = phone.remote.get_function("codl.compare_runs")
+    weights = [tvm.nd.array(each, device) for each in answers.weights]
+    wanted = answers.wanted[0]
+    result = tvm.nd.empty(wanted.shape, str(answers.data[0].dtype), device)
+    each = ceil(RUNS / len(answers.data))
+    for number, values in enumerate(answers.data):
+        data = tvm.nd.array(values, device)
+        differing = int(compare(module, function, *plain_device(device), each, data, *weights, result))
+        if differing:
+            words = f"{differing} of {each} runs gave another answer to the same input than the first"
+            return Verdict(int(ErrorNo.GPU_UNSTEADY), words)
+        if wrong := answers.compare(number, result.numpy()):
+            return Verdict(int(ErrorNo.GPU_WRONG), wrong)
+    return Verdict()
+
+
+def time_kernel(
+    phone: Any, module: Any, function: str, device: Any, runs: int, repeats: int, arguments: Sequence[Any]
+) -> list[float]:
+    """Seconds of one run, by repeat; a repeat's ``runs`` are enqueued one behind the other and waited for once."""
+    timer = phone.remote.get_function("codl.time_kernel")
+    return list(json.loads(timer(module, function, *plain_device(device), runs, repeats, *arguments)))
+
+
+def plain_device(device: Any) -> tuple[int, int]:
+    """Type and number of a session's device as the phone itself has them."""
+    return int(device.device_type) % int(tvm.rpc.base.RPC_SESS_MASK), int(device.device_id)
