@@ -26,9 +26,11 @@ from tvm_codl.kernels.reuse import (
     nearest,
 )
 from tvm_codl.kernels.tiles import register_tiles, strips, vectors
+from tvm_codl.kernels.variant import Cut, Task, Variant, variant_of
 
 #: Values of ``task``; NONE is a kernel without a register tile.
 NONE, CONVOLUTION, STRIPS, PRODUCT = 0, 1, 2, 3
+_CUTS: Mapping[int, Task] = {NONE: "plain", CONVOLUTION: "tile", STRIPS: "strips", PRODUCT: "tile"}
 _WINDOW = (
     *("kernel_h", "kernel_w", "stride", "stride_w", "pad_left", "pad_right"),
     *("dilation", "dilation_w"),
@@ -67,6 +69,7 @@ class Scheduler:
     def __init__(self, tunings: Tunings, serves: Serves, gpu: Gpu) -> None:
         self.processor, self.lanes = serves.processor, serves.lanes
         self.threads = gpu.group if serves.processor == "gpu" else 1
+        self._gpu = gpu
         self._families = tunings.by_family(serves)
 
     def schedules(self, table: Table) -> Schedules:
@@ -85,6 +88,12 @@ class Scheduler:
                 for name, value in schedule(table.rows(at)).items():
                     result[name][at] = value
         return Schedules(**result)
+
+    def variants(self, table: Table) -> list[Variant]:
+        """In words, of a GPU's kernels, by row."""
+        s = self.schedules(table)
+        columns = (s.task, s.columns, s.blocks, s.lanes, s.source)
+        return [variant_of(self._gpu, Cut(_CUTS[task], *rest)) for task, *rest in _rows(*columns)]
 
     def _conv2d(self, table: Table) -> dict[str, Any]:
         rows, columns, channels_in = table["out_h"], table["out_w"], table["in_c"]

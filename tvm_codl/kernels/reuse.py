@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,9 +59,9 @@ class Serves(NamedTuple):
 class Tuning(msgspec.Struct, frozen=True):
     """One tuned kernel: its place, its AutoTVM configuration (JSON), how fast it was.
 
-    Where its answer on a phone was found to be wrong or unsteady, ``seconds`` is infinite: its configuration is used for
-    that kernel no more, whoever else says so.  It is used only for targets that it ``serves``.  Of two for one kernel the one of the higher ``rank`` is used, of
-    equal ranks the faster: the times of two phones cannot be compared.
+    It is used only for targets that it ``serves``.  Of two for one kernel the one of the higher ``rank`` is used, of
+    equal ranks the faster: the times of two phones cannot be compared.  A ``wrong`` one gave wrong or unsteady answers:
+    its configuration is used for that kernel no more, whatever other records say.
     """
 
     serves: Serves
@@ -70,14 +69,11 @@ class Tuning(msgspec.Struct, frozen=True):
     config: dict[str, Any]
     seconds: float
     rank: int = FROM_PACKAGE
+    wrong: bool = False
 
     @property
     def knobs(self) -> dict[str, Any]:
         return {name: setting for name, _, setting in self.config["entity"]}
-
-    @property
-    def wrong(self) -> bool:
-        return math.isinf(self.seconds)
 
 
 class Tunings(msgspec.Struct, frozen=True):
@@ -167,11 +163,11 @@ def _entry(value: Mapping[str, Any], rank: int) -> Tuning | None:
     if (failed and not wrong) or KEY not in keys or task not in TASKS:
         return None
     lanes = next((int(key[1:]) for key in keys if key[:1] == "v" and key[1:].isdigit()), 0)
-    processor, seconds = "gpu" if "gpu" in keys else "cpu", math.inf if wrong else sum(costs) / len(costs)
+    processor, seconds = "gpu" if "gpu" in keys else "cpu", 0.0 if wrong else sum(costs) / len(costs)
     config = value["config"]
     if any(len(knob) != 3 for knob in config["entity"]):
         raise ValueError("the configuration has no knobs")
-    return Tuning(Serves(processor, lanes, kind_in(keys, lanes)), place_of(task, args), config, seconds, rank)
+    return Tuning(Serves(processor, lanes, kind_in(keys, lanes)), place_of(task, args), config, seconds, rank, wrong)
 
 
 def place_of(task: str, args: Sequence[Any]) -> Place:

@@ -21,7 +21,7 @@ from tvm_codl.device.deadline import TimeUp
 from tvm_codl.device.recovery import Log, Lost, Recovery
 from tvm_codl.kernels.target import is_gpu
 from tvm_codl.kernels.tuner.answers import RUNS, HostAnswers, Verdict, check_answers
-from tvm_codl.kernels.tuner.builder import failed
+from tvm_codl.kernels.tuner.builder import Built, failed
 from tvm_codl.records.record import ErrorNo
 from tvm_codl.runtime.error_text import last_line
 
@@ -111,15 +111,14 @@ class BatchRunner(Runner):
                     del times[index]
         return [times.get(index, []) for index in range(len(measure_inputs))]
 
-    def check(self, candidate: MeasureInput, built: BuildResult) -> Verdict:
+    def check(self, candidate: MeasureInput, built: Built) -> Verdict:
         """Whether a candidate that was timed gives the host's answer, run after run.  Where the session ends with it, or
         its runs do not end, that is the verdict."""
-        device, answers = self.phone.gpu, self._answers or HostAnswers(self.task)
-        self._answers = answers
+        self._answers = answers = self._answers or HostAnswers(self.task)
 
         def checked() -> Verdict:
-            module, _ = self._ready(built, device)
-            return check_answers(self.phone, module, getattr(built, "function", ENTRY), answers, device)
+            module, _ = self._ready(built, self.phone.gpu)
+            return check_answers(self.phone, module, built, answers)
 
         for _ in range(TRIES):
             try:
