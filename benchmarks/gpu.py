@@ -32,11 +32,20 @@ from tvm.autotvm.measure import MeasureInput
 from tvm_codl.api import Session
 from tvm_codl.cli.options import FILE, PhoneChoice, json_option, phone_options, records_option, tuning_records_option
 from tvm_codl.cli.output import print_json, talk
+from tvm_codl.kernels.target import vector_lanes
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.runtime.error_text import last_line
 
 MODELS = ("resnet18", "resnet50_v1", "vgg16", "mobilenet_v2", "yolov2")
 VARIANTS = ("estimate", "tuned", "stock", "cudnn")
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """The convolutions of ``models`` with the workloads of kernels whose vectors have ``lanes`` float32."""
+
+    lanes: int
+    models: tuple[str, ...]
+    wanted: tuple[Wanted, ...]
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -108,12 +117,15 @@ def main(
 
 
 def _listed(models: Sequence[str], session: Session, path: Path | None) -> list[Wanted]:
-    """From the file at ``path`` if there is one: reading large networks takes a while."""
+    """From the file at ``path`` if it was written for a GPU with vectors as wide: reading large networks takes a while."""
+    lanes = vector_lanes(session.tools.gpu)
     if path is not None and path.exists():
-        return msgspec.json.decode(path.read_bytes(), type=list[Wanted])
+        read = msgspec.json.decode(path.read_bytes(), type=Listed)
+        if read.lanes == lanes and read.models == tuple(models):
+            return list(read.wanted)
     wanted = find(models, session.tools.gpu)
     if path is not None:
-        path.write_bytes(msgspec.json.encode(wanted))
+        path.write_bytes(msgspec.json.encode(Listed(lanes, tuple(models), tuple(wanted))))
     return wanted
 
 

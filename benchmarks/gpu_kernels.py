@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from tvm.autotvm.tuner.tuner import Tuner
 from tvm_codl.api import Session
 from tvm_codl.build.library import linker_for
 from tvm_codl.kernels.dispatch import plain, scheduled
+from tvm_codl.kernels.tuner.answers import time_kernel
 from tvm_codl.kernels.tuner.builder import BatchBuilder, Built
 from tvm_codl.kernels.tuner.runner import BatchRunner, gpu_limits
 
@@ -38,7 +38,6 @@ class OnPhone:
     def __init__(self, session: Session, built: Built) -> None:
         """Sends the library.  Raises :class:`tvm.error.TVMError` where the phone does not run it."""
         self._phone = session.phone
-        self._time = self._phone.remote.get_function("codl.time_kernel")
         remote, name = self._phone.remote, f"gpu-{time.time_ns()}.so"
         remote.upload(built.filename, name)
         try:
@@ -63,11 +62,7 @@ class OnPhone:
         return float(np.median(evaluate(*self._arguments).results)) * 1e3
 
     def _seconds(self, runs: int, repeats: int) -> list[float]:
-        gpu = self._phone.gpu
-        # A device of a session carries the session's number in its type.
-        kind = gpu.device_type % tvm.rpc.base.RPC_SESS_MASK
-        text = self._time(self._module, self._function, kind, gpu.device_id, runs, repeats, *self._arguments)
-        return list(json.loads(text))
+        return time_kernel(self._phone, self._module, self._function, self._phone.gpu, runs, repeats, self._arguments)
 
 
 def builder_for(session: Session) -> BatchBuilder:

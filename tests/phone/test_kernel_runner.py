@@ -8,19 +8,22 @@ from typing import Any
 
 import psutil
 import pytest
+import tvm
 from tvm import autotvm
 from tvm.autotvm.measure import MeasureErrorNo
 
-from tests.runtime.kernel_tasks import DEEDS, conv_task, first_legal, inputs_of
+from tests.runtime.kernel_tasks import ANSWERS, DEEDS, conv_task, first_legal, inputs_of
 from tvm_codl.device.connect import connect
 from tvm_codl.device.reference.local import LocalPhone
 from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.gpu import usual
 from tvm_codl.kernels.register import cpu_target, gpu_target
+from tvm_codl.kernels.tuner.answers import time_kernel
 from tvm_codl.kernels.tuner.builder import BatchBuilder
 from tvm_codl.kernels.tuner.runner import BatchRunner, gpu_limits
 from tvm_codl.kernels.tuner.trials import Trials
 from tvm_codl.kernels.tuner.tune import KernelTuner, Settings
+from tvm_codl.records.record import ErrorNo
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +98,40 @@ def test_kernel_tuned_on_the_phone_is_used_by_the_next_build(phone: Any, tmp_pat
     assert tuned is not None and tuned.trials == 4 and 0 < tuned.best_ms <= tuned.estimate_ms
     with scheduled([best], shipped=False) as context:
         assert context.suggestion(task.target, task.workload) is not None
+
+
+@pytest.mark.parametrize(
+    ("answer", "number"),
+    [("right", 0), ("wrong", ErrorNo.GPU_WRONG), ("unwritten", ErrorNo.GPU_WRONG), ("unsteady", ErrorNo.GPU_UNSTEADY)],
+)
+def test_answers_are_compared_with_the_hosts_run_after_run(phone: Any, answer: str, number: int) -> None:
+    task = autotvm.task.create("tests.answers", (64,), gpu_target())
+    builder, runner = BatchBuilder(), BatchRunner(phone)
+    autotvm.measure.create_measure_batch(task, autotvm.measure_option(builder=builder, runner=runner))
+    (candidate,) = inputs_of(task, ANSWERS.index(answer))
+    (built,) = builder.build([candidate])
+    verdict = runner.check(candidate, built)
+    assert verdict.error_no == number and bool(verdict.words) == bool(number)
+
+
+def test_a_convolutions_answers_are_right(phone: Any) -> None:
+    task = conv_task(gpu_target(cpu_target(), usual("mobile")))
+    builder, runner = BatchBuilder(), BatchRunner(phone)
+    autotvm.measure.create_measure_batch(task, autotvm.measure_option(builder=builder, runner=runner))
+    inputs = inputs_of(task, *first_legal(task, 2))
+    for candidate, built in zip(inputs, builder.build(inputs), strict=True):
+        assert runner.check(candidate, built).error_no == 0
+
+
+def test_runs_are_timed_back_to_back(phone: Any) -> None:
+    task = autotvm.task.create("tests.answers", (64,), gpu_target())
+    builder = BatchBuilder()  # it keeps what it built
+    (built,) = builder.build(inputs_of(task, 0))
+    phone.remote.upload(built.filename, "timed.so")
+    module = phone.remote.load_module("timed.so")
+    arrays = [tvm.nd.empty(shape, dtype, phone.gpu) for shape, dtype in built.arg_info]
+    times = time_kernel(phone, module, built.function, phone.gpu, 10, 3, arrays)
+    assert len(times) == 3 and min(times) > 0
 
 
 def test_autotvms_own_builder_and_runner_work_on_the_phone() -> None:

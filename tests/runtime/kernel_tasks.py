@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from tvm import autotvm, te, tir
+from tvm.target import Target
 
 from tvm_codl.kernels.target import vector_lanes
 from tvm_codl.kernels.tuner.trials import legal
@@ -54,3 +55,31 @@ def inputs_of(task: Any, *indices: int) -> list[Any]:
 
 def first_legal(task: Any, count: int) -> list[int]:
     return legal(task.config_space)[:count]
+
+
+ANSWERS = ("right", "wrong", "unwritten", "unsteady")
+
+
+@autotvm.template("tests.answers")
+def answering(size: int) -> Any:
+    """Twice the first argument, by one work-item: on a GPU with the mistake that its knob names."""
+    config = autotvm.get_config()
+    config.define_knob("answer", list(ANSWERS))
+    answer = config["answer"].val if isinstance(config, autotvm.task.space.ConfigEntity) else "right"
+    on_gpu = "gpu" in Target.current().keys
+    x, weights = te.placeholder((size,), name="x"), te.placeholder((size,), name="weights")
+
+    def loops(inputs: Any, outputs: Any) -> Any:
+        builder = tir.ir_builder.create()
+        given, result = builder.buffer_ptr(inputs[0]), builder.buffer_ptr(outputs[0])
+        if on_gpu:
+            builder.scope_attr(te.thread_axis("blockIdx.x"), "thread_extent", 1)
+        with builder.for_range(0, size - 1 if answer == "unwritten" else size, name="i") as i:
+            result[i] = given[i] * (2.5 if answer == "wrong" else 2.0)
+            if answer == "unsteady":
+                given[i] = given[i] + 1.0
+        return builder.get()
+
+    y = te.extern((size,), [x, weights], loops, dtype="float32", name="y")
+    config.add_flop(2 * size)
+    return te.create_schedule(y.op), [x, weights, y]

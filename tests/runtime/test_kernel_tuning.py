@@ -23,6 +23,7 @@ from tvm_codl.kernels.gpu import usual
 from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.kernels.reuse import read
 from tvm_codl.kernels.schedules.depthwise import TASK as DEPTHWISE
+from tvm_codl.kernels.tuner.answers import Verdict
 from tvm_codl.kernels.tuner.builder import BatchBuilder, failed
 from tvm_codl.kernels.tuner.trials import Trials, append, knobs_of, legal
 from tvm_codl.kernels.tuner.tune import KernelTuner, Settings
@@ -31,6 +32,7 @@ from tvm_codl.kernels.workloads import workloads
 from tvm_codl.measure.wanted_kernels import kernels, network_probes, plan_probes
 from tvm_codl.plan.plan import Placement, uniform_plan
 from tvm_codl.records.kernel import KernelRecord
+from tvm_codl.records.record import ErrorNo
 from tvm_codl.records.store import RecordStore
 from tvm_codl.relay.pipeline import partition, prepare
 
@@ -52,11 +54,16 @@ class NullBuilder(Builder):
 
 
 class NullRunner(Runner):
-    """Times by :func:`formula`; ``lucky`` is measured too short, except when it is measured in turn with others."""
+    """Times by :func:`formula`; ``lucky`` is measured too short, except when it is measured in turn with others.
 
-    def __init__(self, keep: Any, lucky: int = -1, fails: frozenset[int] = frozenset()) -> None:
+    The ``wrong`` have wrong answers; ``checked`` lists whose answers were compared."""
+
+    def __init__(
+        self, keep: Any, lucky: int = -1, fails: frozenset[int] = frozenset(), wrong: frozenset[int] = frozenset()
+    ) -> None:
         super().__init__(n_parallel=1)
-        self.keep, self.lucky, self.fails, self.ran = keep, lucky, fails, [0]
+        self.keep, self.lucky, self.fails, self.wrong = keep, lucky, fails, wrong
+        self.ran, self.checked = [0], list[int]()
 
     def get_build_kwargs(self) -> dict[str, Any]:
         return {}
@@ -72,6 +79,10 @@ class NullRunner(Runner):
             results.append(result)
             self.keep(one, result)
         return results
+
+    def check(self, candidate: Any, built: Any) -> Verdict:
+        self.checked.append(candidate.config.index)
+        return Verdict(int(ErrorNo.GPU_WRONG), "null") if candidate.config.index in self.wrong else Verdict()
 
     def interleaved(self, measure_inputs: Any, build_results: Any, rounds: int) -> list[list[float]]:
         return [[formula(one.config) if one.config.index != self.lucky else 1.0] * rounds for one in measure_inputs]
@@ -235,6 +246,37 @@ def test_lucky_candidate_does_not_win(task: Any, tmp_path: Path) -> None:
     result, _, _ = tuned(task, tmp_path, NullRunner(None, lucky=worst), trials=len(legal(task.config_space)))
     (config,) = configurations(tmp_path / "best.log")
     assert formula(config) < formula(task.config_space.get(worst)) and result.best_ms < 1.0
+
+
+def test_the_next_best_takes_the_place_of_a_wrong_winner(tmp_path: Path) -> None:
+    gpu = conv_task(gpu_target(cpu_target(lanes=4), usual("mobile")))
+    order = sorted(legal(gpu.config_space), key=lambda index: formula(gpu.config_space.get(index)))
+    runner = NullRunner(lambda *_: None, wrong=frozenset(order[:2]))
+    result, runner, trials = tuned(gpu, tmp_path, runner, trials=len(order), tuner="gridsearch")
+    assert runner.checked == order[:3]
+    numbers = {candidate.config.index: outcome.error_no for candidate, outcome in trials.find(gpu)}
+    assert [numbers[index] for index in order[:3]] == [ErrorNo.GPU_WRONG, ErrorNo.GPU_WRONG, 0]
+    with scheduled([tmp_path / "best.log"], shipped=False) as context:
+        assert knobs_of(context.suggestion(gpu.target, gpu.workload)) == knobs_of(gpu.config_space.get(order[2]))
+    assert result.best_ms == pytest.approx(1e3 * formula(gpu.config_space.get(order[2])))
+    # They stay out of later runs, which read the log.
+    again = Trials(tmp_path / "all.log", None)
+    assert {c.config.index for c, outcome in again.find(gpu) if outcome.error_no == ErrorNo.GPU_WRONG} == set(order[:2])
+
+
+def test_a_wrong_configuration_in_use_is_used_no_more(tmp_path: Path) -> None:
+    gpu = conv_task(gpu_target(cpu_target(lanes=4), usual("mobile")))
+    first, other = inputs_of(gpu, *first_legal(gpu, 2))
+    append(tmp_path / "old.log", first, MeasureResult((1e-6,), 0, 0.1, 1.0))
+    append(tmp_path / "best.log", first, failed(int(ErrorNo.GPU_UNSTEADY), "null", 0.1))
+    append(tmp_path / "best.log", other, MeasureResult((2e-6,), 0, 0.1, 2.0))
+    with scheduled([tmp_path / "old.log", tmp_path / "best.log"], shipped=False) as context:
+        assert knobs_of(context.suggestion(gpu.target, gpu.workload)) == knobs_of(other.config)
+
+
+def test_the_answers_of_a_cpus_kernels_need_no_check(task: Any, tmp_path: Path) -> None:
+    _, runner, _ = tuned(task, tmp_path, trials=8)
+    assert not runner.checked
 
 
 def test_early_stopping_and_failures(task: Any, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tvm.contrib import cc
 
 from tvm_codl.build import dataflow
 from tvm_codl.build.adaptive import join_flows, split_kernels
+from tvm_codl.build.contents import contents
 from tvm_codl.build.elf import check_android
 from tvm_codl.build.kernels import Kernels, compile_regions
 from tvm_codl.build.launches import Launch
@@ -30,11 +31,13 @@ from tvm_codl.runtime.platforms import Platform, name_of, platform, triple_of
 
 @dataclass(frozen=True)
 class Library:
-    """The built module, its description, and each region's launches on the GPU, in order."""
+    """The built module, its description, each region's launches on the GPU, in order, and the digests of its kernels there
+    (:mod:`.contents`)."""
 
     module: tvm.runtime.Module
     about: About
     launches: tuple[tuple[Launch, ...], ...] = ()
+    kernels: tuple[str, ...] = ()
 
     def export(self, path: Path) -> Path:
         """Writes one ``.so`` with the compiler for the platform of the CPU's target; the file appears whole or not at all.
@@ -123,7 +126,8 @@ def build_dataflow(
     if not keep_weights:
         program["weights"] = [{**w, "name": ""} for w in program["weights"]]
         weights = {}
-    return Library(_make_module(program, about, weights, kernels), about, _launches(flow, kernels))
+    module = _make_module(program, about, weights, kernels)
+    return Library(module, about, _launches(flow, kernels), _contents(kernels))
 
 
 def build_adaptive(
@@ -152,7 +156,8 @@ def build_adaptive(
     ]
     weights = {n: w for flow, part in zip(flows, parts, strict=True) for n, w in stored_weights(flow, part).items()}
     program = {"format": FORMAT, "plans": entries}
-    return Library(_make_module(program, about, weights, kernels), about, _launches(flows[0], parts[0]))
+    module = _make_module(program, about, weights, kernels)
+    return Library(module, about, _launches(flows[0], parts[0]), _contents(kernels))
 
 
 def _compile(flow: dataflow.Dataflow, cpu: tvm.target.Target, gpu: tvm.target.Target) -> dict[str, Kernels]:
@@ -193,6 +198,10 @@ def _regions(flow: dataflow.Dataflow) -> tuple[RegionInfo, ...]:
 
 def _build_info(cpu: tvm.target.Target, gpu: tvm.target.Target) -> dict[str, str]:
     return {"tvm": tvm.__version__, "cpu": str(cpu), "gpu": str(gpu)}
+
+
+def _contents(kernels: dict[str, Kernels]) -> tuple[str, ...]:
+    return tuple(digest for built in kernels.values() for digest in contents(built.library, built.launches))
 
 
 def _launches(flow: dataflow.Dataflow, kernels: dict[str, Kernels]) -> tuple[tuple[Launch, ...], ...]:

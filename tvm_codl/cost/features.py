@@ -18,6 +18,7 @@ from tvm_codl.cost.schedules import NONE, Scheduler, Schedules
 from tvm_codl.cost.table import Rows, Table, table
 from tvm_codl.cost.work import TERMS, lines_in_a_set, work
 from tvm_codl.kernels.reuse import Tunings
+from tvm_codl.kernels.variant import Variant
 from tvm_codl.records.record import Processor
 from tvm_codl.records.workload import Workload
 
@@ -89,6 +90,10 @@ class Describer:
 
     def schedules(self, workloads: Sequence[Workload]) -> Schedules:
         return self._scheduler.schedules(table(workloads))
+
+    def variants(self, workloads: Sequence[Workload]) -> list[Variant]:
+        """Of their kernels on the GPU."""
+        return self._scheduler.variants(table(workloads))
 
 
 def joined(parts: Sequence[Described]) -> Described:

@@ -182,6 +182,10 @@ class CostModel:
                         step[axis] = max(size, step.get(axis, 1))
         return steps
 
+    def gpu_variants(self, workloads: Sequence[Workload]) -> list[str]:
+        """For each operator, which variant of its kernel the GPU runs, and why."""
+        return [variant.words for variant in self._describer("gpu", self.device).variants(workloads)]
+
     def measured(self, workload: Workload, processor: Processor) -> bool:
         """Whether :meth:`predict` returns a measured time."""
         return processor in self._processors and workload.key in self._processors[processor].measured

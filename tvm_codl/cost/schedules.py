@@ -29,9 +29,11 @@ from tvm_codl.kernels.reuse import (
 )
 from tvm_codl.kernels.tiles import local_tiles, register_tiles, strips, vectors
 from tvm_codl.kernels.tiles.local_tiles import LocalProblem, LocalTiles
+from tvm_codl.kernels.variant import Cut, Task, Variant, variant_of
 
 #: Values of ``task``; NONE is a kernel without a register tile.
 NONE, CONVOLUTION, STRIPS, PRODUCT = 0, 1, 2, 3
+_CUTS: Mapping[int, Task] = {NONE: "plain", CONVOLUTION: "tile", STRIPS: "strips", PRODUCT: "tile"}
 _WINDOW = (
     *("kernel_h", "kernel_w", "stride", "stride_w", "pad_left", "pad_right"),
     *("dilation", "dilation_w"),
@@ -90,6 +92,12 @@ class Scheduler:
                 for name, value in schedule(table.rows(at)).items():
                     result[name][at] = value
         return Schedules(**result)
+
+    def variants(self, table: Table) -> list[Variant]:
+        """In words, of a GPU's kernels, by row."""
+        s = self.schedules(table)
+        columns = (s.task, s.columns, s.blocks, s.lanes, s.source)
+        return [variant_of(self.gpu, Cut(_CUTS[task], *rest)) for task, *rest in _rows(*columns)]
 
     def _conv2d(self, table: Table) -> dict[str, Any]:
         if self.local_memory:

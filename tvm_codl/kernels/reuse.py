@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 import tvm_codl.kernels.tuned
 from tvm_codl.errors import UserError
 from tvm_codl.kernels.gpu import kind_in
+from tvm_codl.records.record import ErrorNo
 
 CONV2D, DEPTHWISE, DENSE = "conv2d_nhwc.codl", "depthwise_conv2d_nhwc.codl", "dense.codl"
 BATCH_MATMUL = "batch_matmul.codl"
@@ -61,7 +62,8 @@ class Tuning(msgspec.Struct, frozen=True):
     """One tuned kernel: its place, its AutoTVM configuration (JSON), how fast it was.
 
     It is used only for targets that it ``serves``.  Of two for one kernel the one of the higher ``rank`` is used, of
-    equal ranks the faster: the times of two phones cannot be compared.
+    equal ranks the faster: the times of two phones cannot be compared.  A ``wrong`` one gave wrong or unsteady answers:
+    its configuration is used for that kernel no more, whatever other records say.
     """
 
     serves: Serves
@@ -69,6 +71,7 @@ class Tuning(msgspec.Struct, frozen=True):
     config: dict[str, Any]
     seconds: float
     rank: int = FROM_PACKAGE
+    wrong: bool = False
 
     @property
     def knobs(self) -> dict[str, Any]:
@@ -83,8 +86,10 @@ class Tunings(msgspec.Struct, frozen=True):
     def by_family(self, serves: Serves) -> dict[Family, list[Tuning]]:
         """Those for targets like ``serves``, the better of two for one kernel."""
         best: dict[Place, Tuning] = {}
-        for entry in self.entries:
-            if entry.serves != serves:
+        entries = [entry for entry in self.entries if entry.serves == serves]
+        wrong = [(entry.place, entry.knobs) for entry in entries if entry.wrong]
+        for entry in entries:
+            if (entry.place, entry.knobs) in wrong:
                 continue
             if entry.place not in best or better(entry, best[entry.place]):
                 best[entry.place] = entry
@@ -123,7 +128,7 @@ def shipped(folder: Path = SHIPPED) -> Tunings:
 
 
 def read(paths: Iterable[Path], rank: int = FROM_USER) -> Tunings:
-    """The successful records of our kernels in AutoTVM JSON-lines files.
+    """The successful records of our kernels in AutoTVM JSON-lines files, and those with wrong answers.
 
     Raises :class:`UserError` for a file that cannot be read or a line that is no record.
     """
@@ -156,14 +161,15 @@ def _entry(value: Mapping[str, Any], rank: int) -> Tuning | None:
     target, task, args, _ = value["input"]
     keys = next((word[6:].split(",") for word in str(target).split() if word.startswith("-keys=")), [])
     costs, failed = value["result"][0], value["result"][1]
-    if failed or KEY not in keys or task not in TASKS:
+    wrong = failed in (ErrorNo.GPU_WRONG, ErrorNo.GPU_UNSTEADY)
+    if (failed and not wrong) or KEY not in keys or task not in TASKS:
         return None
     lanes = next((int(key[1:]) for key in keys if key[:1] == "v" and key[1:].isdigit()), 0)
-    processor, seconds = "gpu" if "gpu" in keys else "cpu", sum(costs) / len(costs)
+    processor, seconds = "gpu" if "gpu" in keys else "cpu", 0.0 if wrong else sum(costs) / len(costs)
     config = value["config"]
     if any(len(knob) != 3 for knob in config["entity"]):
         raise ValueError("the configuration has no knobs")
-    return Tuning(Serves(processor, lanes, kind_in(keys, lanes)), place_of(task, args), config, seconds, rank)
+    return Tuning(Serves(processor, lanes, kind_in(keys, lanes)), place_of(task, args), config, seconds, rank, wrong)
 
 
 def place_of(task: str, args: Sequence[Any]) -> Place:

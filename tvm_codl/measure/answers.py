@@ -1,17 +1,24 @@
-"""Compares a library's answer with the reference."""
+"""Compares a library's answer with the reference, once or run after run."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from tvm_codl.errors import CheckFailed
+from tvm_codl.measure.checked_kernels import Fault
+from tvm_codl.records.record import ErrorNo
 from tvm_codl.runtime.comodule import CoModule
 
 #: The largest relative error of a right answer, and of one that the GPU computes in float16.
 TOLERANCE, FLOAT16_TOLERANCE = 1e-3, 5e-3
+
+
+#: Runs of a library with kernels that are new to a phone; fewer of a slow one, but so many at least, within the seconds.
+RUNS, FEWEST, SECONDS = 50, 10, 5.0
 
 
 def answer_errors(outputs: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> tuple[float, float]:
@@ -47,3 +54,23 @@ def check_answer(
             f"relative error {errors[1]:.2e}, {tolerance:g} is allowed",
         )
     return errors
+
+
+def find_fault(
+    module: CoModule, inputs: Mapping[str, np.ndarray], wanted: Sequence[np.ndarray], tolerance: float = TOLERANCE
+) -> Fault | None:
+    """Runs a library :data:`RUNS` times on one input; what is wrong with its answers, None where they are right.
+
+    They must be near ``wanted``, and one the same as the other bit by bit: an answer that changes is right by chance.
+    """
+    first = module.run(inputs)
+    _, relative = answer_errors(first, wanted)
+    if not relative <= tolerance:
+        return Fault(int(ErrorNo.GPU_WRONG), f"relative error {relative:.2e}, {tolerance:g} is allowed")
+    until = time.monotonic() + SECONDS
+    for run in range(2, RUNS + 1):
+        if run > FEWEST and time.monotonic() > until:
+            break
+        if any(a.tobytes() != b.tobytes() for a, b in zip(module.run(), first, strict=True)):
+            return Fault(int(ErrorNo.GPU_UNSTEADY), f"run {run} on the same input gave another answer than the first")
+    return None

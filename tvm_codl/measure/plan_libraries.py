@@ -62,13 +62,16 @@ def build_adaptive_library(
     return path
 
 
-def _build(prepared: Prepared, plan: Plan, tools: Toolchain, out: Path) -> Path:
-    """Raises :class:`UserError` where TVM does not compile the network for that phone."""
+def _build(prepared: Prepared, plan: Plan, tools: Toolchain, out: Path, note_kernels: bool = False) -> Path:
+    """``note_kernels``: also writes a file for :func:`kernels_of` beside it.  Raises :class:`UserError` where TVM does not compile the network for that phone."""
     try:
         partitioned = partition(prepared, plan)
         with tools.scheduled():
             gpu = tools.gpu_with(plan.settings.gpu_memory)
             library = build(partitioned, tools.cpu, gpu, msgspec.to_builtins(plan), prepared.model.outputs)
+        if note_kernels:
+            _kernels_beside(out).parent.mkdir(parents=True, exist_ok=True)
+            _kernels_beside(out).write_bytes(msgspec.json.encode(library.kernels))
         return library.export(out)
     except (CodlError, OSError):
         raise
@@ -78,6 +81,21 @@ def _build(prepared: Prepared, plan: Plan, tools: Toolchain, out: Path) -> Path:
             last_line(error),
             "tvm-codl measure MODEL tells which operators run on which processor; plan with these",
         ) from error
+
+
+def _kernels_beside(library: Path) -> Path:
+    return library.with_suffix(".kernels.json")
+
+
+def kernels_of(library: Path) -> frozenset[str]:
+    """Digests of the GPU kernels of a library in the cache (:mod:`tvm_codl.build.contents`).
+
+    One that an earlier version built is its only kernel.
+    """
+    try:
+        return msgspec.json.decode(_kernels_beside(library).read_bytes(), type=frozenset[str])
+    except (OSError, msgspec.DecodeError):
+        return frozenset((library.stem,))
 
 
 def libraries_for(prepared: Prepared, plans: Mapping[str, Plan], tools: Toolchain, log: Log) -> dict[str, Path]:
@@ -100,7 +118,7 @@ def libraries_for(prepared: Prepared, plans: Mapping[str, Plan], tools: Toolchai
     if missing:
         log(f"building {len(missing)} libraries")
         jobs = list(missing.items())
-        for index, outcome in build_all(len(jobs), lambda i: _build(prepared, jobs[i][1], tools, jobs[i][0])):
+        for index, outcome in build_all(len(jobs), lambda i: _build(prepared, jobs[i][1], tools, jobs[i][0], True)):
             if outcome.path is None:
                 raise UserError(f"building the library of {prepared.name} failed", outcome.error, "tvm-codl doctor")
             path = jobs[index][0]

@@ -1,7 +1,8 @@
 """On-device validation: runs the shortlisted plans in turn on the phone and takes the fastest.
 
 All run a few rounds, then the better half some more, and the leaders the most (successive halving, Jamieson and Talwalkar,
-AISTATS 2016).  Each stage keeps the best single processor.  While the order of the leaders is unsure they run again.
+AISTATS 2016).  Each stage keeps the best single processor.  While the order of the leaders is unsure they run again.  The
+winner is taken once its answers were checked.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from tvm_codl.errors import CheckFailed
+from tvm_codl.measure.checked_kernels import Fault
 from tvm_codl.measure.context import Context, Log
 from tvm_codl.measure.interleave import RUNS, calm_down, rounds, start
 from tvm_codl.measure.plan_libraries import open_plans
+from tvm_codl.measure.sound_plans import Soundness
 from tvm_codl.plan.candidates import PROCESSORS
 from tvm_codl.plan.measured import calibrate_network, record_of
 from tvm_codl.plan.plan import Plan
@@ -58,7 +62,7 @@ def validate(
     seconds: float = SECONDS,
 ) -> Plan:
     """Builds the shortlisted plans, runs them in turn on the phone beside each processor alone, and returns the fastest
-    with its ``measured_ms``.  Stores the times of all.
+    with its ``measured_ms``.  Stores the times of all but those with wrong answers.
 
     Leaves out a processor that does not run every operator.
     """
@@ -71,14 +75,18 @@ def validate(
     plans = {**singles, **{each.origin: each.plan for each in shortlist}}
     modules = open_plans(prepared, plans, context)
     start(modules, prepared.model.sample_inputs())
+    predicted = {name: plan.predicted_ms for name, plan in plans.items()}
     result = halve_successively(
         lambda names, repeat: rounds({name: modules[name] for name in names}, repeat),
-        {name: plan.predicted_ms for name, plan in plans.items()},
+        predicted,
         singles,
         log,
         seconds,
     )
-    for name, plan in plans.items():
+    soundness = Soundness(prepared, context)
+    result = without_faults(result, predicted, lambda name: soundness.fault(plans[name], modules[name]), log)
+    for name in result.samples:
+        plan = plans[name]
         log(f"{name}: predicted {plan.predicted_ms:.2f} ms, measured {result.median(name):.2f} ms")
     now = time.time()
     context.store.add(record_of(problem, plans[name], ms, tools.kernel_id, now) for name, ms in result.samples.items())
@@ -89,11 +97,32 @@ def validate(
     chosen = msgspec.structs.replace(priced, measured_ms=result.median(result.first))
     if result.first not in singles:
         return chosen
-    split = min((result.median(each.origin) for each in shortlist), default=None)
+    split = min((result.median(each.origin) for each in shortlist if each.origin in result.samples), default=None)
     against = f"{split:.2f} ms split" if split else "no split that is predicted to be about as fast"
     reason = f"the whole network on the {result.first}: measured {chosen.measured_ms:.2f} ms against {against}"
     operators = tuple(msgspec.structs.replace(o, reason=reason) for o in chosen.operators)
     return msgspec.structs.replace(chosen, operators=operators)
+
+
+def without_faults(
+    result: Validation,
+    predicted_ms: Mapping[str, float],
+    fault: Callable[[str], Fault | None],
+    log: Log = lambda _: None,
+) -> Validation:
+    """``result`` whose first plan has no fault, those faster ones left out that have one.
+
+    Raises :class:`CheckFailed` where none is left.
+    """
+    while (found := fault(result.first)) is not None:
+        log(f"{result.first} is left out, its answer is {found.name}: {found.words}")
+        samples = {name: times for name, times in result.samples.items() if name != result.first}
+        if not samples:
+            raise CheckFailed(
+                "no plan gives right answers on this phone", f"{result.first}: {found.words}", "tvm-codl doctor"
+            )
+        result = Validation(samples, choose(_medians(samples, tuple(samples)), predicted_ms))
+    return result
 
 
 def halve_successively(

@@ -15,7 +15,11 @@ Mode = Literal["alone", "shared"]
 
 
 class ErrorNo(IntEnum):
-    """Kinds of failure: the numbers of AutoTVM's ``MeasureErrorNo`` (tvm/autotvm/measure/measure.py)."""
+    """Kinds of failure: the numbers of AutoTVM's ``MeasureErrorNo`` (tvm/autotvm/measure/measure.py), and from 100 our
+    own, which AutoTVM's readers take for failures too.
+
+    ``GPU_WRONG``: its answer on the phone is not the host's.  ``GPU_UNSTEADY``: runs on one input gave different answers.
+    """
 
     NO_ERROR = 0
     INSTANTIATION_ERROR = 1
@@ -26,6 +30,8 @@ class ErrorNo(IntEnum):
     BUILD_TIMEOUT = 6
     RUN_TIMEOUT = 7
     UNKNOWN_ERROR = 8
+    GPU_WRONG = 101
+    GPU_UNSTEADY = 102
 
 
 class Piece(msgspec.Struct, frozen=True):

@@ -20,7 +20,9 @@ from tvm.autotvm.measure.measure_methods import BuildResult
 from tvm_codl.device.deadline import TimeUp
 from tvm_codl.device.recovery import Log, Lost, Recovery
 from tvm_codl.kernels.target import is_gpu
-from tvm_codl.kernels.tuner.builder import failed
+from tvm_codl.kernels.tuner.answers import RUNS, HostAnswers, Verdict, check_answers
+from tvm_codl.kernels.tuner.builder import Built, failed
+from tvm_codl.records.record import ErrorNo
 from tvm_codl.runtime.error_text import last_line
 
 ENTRY = "__tvm_main__"  # the one function of a library that another builder made
@@ -32,6 +34,8 @@ LOSSES = 5
 #: Libraries that stay loaded: finalists are measured in turn.
 LIBRARIES = 4
 LOAD_S = 30.0
+#: For a candidate's answers: a large kernel's weights go to the phone, and it runs many times.
+CHECK_S = 300.0
 
 Keep = Callable[[MeasureInput, MeasureResult], None]
 
@@ -61,6 +65,7 @@ class BatchRunner(Runner):
         self.number, self.repeat, self.min_repeat_ms = number, repeat, min_repeat_ms
         self.limits = limits
         self.best_s = 0.0
+        self._answers: HostAnswers | None = None
         self._recovery = Recovery(phone, LOSSES, log)
         self._together: dict[str, list[str]] = {}  # the functions of libraries not loaded yet
 
@@ -68,6 +73,7 @@ class BatchRunner(Runner):
         """Another kernel."""
         super().set_task(task)
         self.best_s = 0.0
+        self._answers = None
         self._recovery.loaded.clear()
 
     def get_build_kwargs(self) -> dict[str, Any]:
@@ -104,6 +110,31 @@ class BatchRunner(Runner):
                 else:
                     del times[index]
         return [times.get(index, []) for index in range(len(measure_inputs))]
+
+    def check(self, candidate: MeasureInput, built: Built) -> Verdict:
+        """Whether a candidate that was timed gives the host's answer, run after run.  Where the session ends with it, or
+        its runs do not end, that is the verdict."""
+        self._answers = answers = self._answers or HostAnswers(self.task)
+
+        def checked() -> Verdict:
+            module, _ = self._ready(built, self.phone.gpu)
+            return check_answers(self.phone, module, built, answers)
+
+        for _ in range(TRIES):
+            try:
+                verdict: Verdict = self._recovery.call(CHECK_S, checked)
+            except Lost as lost:
+                self._recovery.recover(lost, self.patience_s)
+                words = f"the phone's session ended with it: {lost}"
+            except TimeUp as late:
+                self._recovery.recover(late, self.patience_s)
+                return Verdict(int(ErrorNo.RUN_TIMEOUT), f"{RUNS} runs were {late}")
+            except tvm.error.TVMError as error:
+                return Verdict(int(ErrorNo.RUNTIME_DEVICE), last_line(error))
+            else:
+                self._recovery.succeeded()
+                return verdict
+        return Verdict(int(ErrorNo.RUNTIME_DEVICE), words)
 
     def _measure(self, candidate: MeasureInput, built: BuildResult | MeasureResult) -> MeasureResult:
         if isinstance(built, MeasureResult):

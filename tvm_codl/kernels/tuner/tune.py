@@ -1,7 +1,7 @@
 """Tunes kernels on a phone: the estimate and a relative's configuration first, then a tuner's proposals.
 
 One of many candidates may have been lucky, so the best few are measured again in turn with the estimate: the machine's
-drift affects all alike.
+drift affects all alike.  The winner on a GPU then runs many times against the host's answer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from tvm.autotvm.measure import MeasureInput, MeasureResult
 
 from tvm_codl.kernels.dispatch import key_of, scheduled
 from tvm_codl.kernels.reuse import FROM_USER, Place, Serves, Tuning, better, place_of, read
-from tvm_codl.kernels.tuner.builder import BatchBuilder
+from tvm_codl.kernels.target import is_gpu
+from tvm_codl.kernels.tuner.answers import Verdict
+from tvm_codl.kernels.tuner.builder import BatchBuilder, failed
 from tvm_codl.kernels.tuner.progress import Progress
 from tvm_codl.kernels.tuner.runner import BatchRunner
 from tvm_codl.kernels.tuner.trials import Pair, Trials, append, knobs_of, legal, seconds
@@ -81,7 +83,11 @@ class KernelTuner:
 
     def _keep(self, tuning: Tuning) -> None:
         key = (tuning.serves, tuning.place)
-        if key not in self._written or better(tuning, self._written[key]):
+        if tuning.wrong:
+            used = self._written.get(key)
+            if used is not None and used.knobs == tuning.knobs:
+                del self._written[key]
+        elif key not in self._written or better(tuning, self._written[key]):
             self._written[key] = tuning
 
     def finished(self, task: Any) -> bool:
@@ -152,32 +158,55 @@ class KernelTuner:
         return list(zip(inputs, results, strict=True))
 
     def _confirm(self, task: Any, recorded: Sequence[Pair], new: int) -> Tuned | None:
-        """Measures the best few in turn with the estimate and writes the winner."""
+        """Measures the best few in turn with the estimate and writes the winner, once its answers have been compared.
+
+        One whose answers are wrong or unsteady becomes a failure on record, and the next best takes its place.
+        """
         good = sorted((p for p in recorded if p[1].error_no == 0), key=lambda pair: seconds(pair[1]))
-        if not good:
-            return None
-        estimate = next((pair for pair in good if pair[0].config.index == 0), good[0])
-        finalists = [estimate, *(pair for pair in good[:FINALISTS] if pair[0].config.index != estimate[0].config.index)]
-        inputs = [candidate for candidate, _ in finalists]
         autotvm.measure.create_measure_batch(task, self.option)  # names the task to builder and runner
-        times = self.runner.interleaved(inputs, self.builder.build(inputs), ROUNDS)
-        if not times[0]:
-            return None
-        medians = [float(np.median(each)) if each else math.inf for each in times]
-        winner = int(np.argmin(medians))
-        if medians[winner] >= GAIN * medians[0]:
-            winner = 0
-        costs = tuple(sorted(times[winner]))
+        while good:
+            estimate = next((pair for pair in good if pair[0].config.index == 0), good[0])
+            others = (pair for pair in good[:FINALISTS] if pair[0].config.index != estimate[0].config.index)
+            inputs = [candidate for candidate, _ in (estimate, *others)]
+            built = self.builder.build(inputs)
+            times = self.runner.interleaved(inputs, built, ROUNDS)
+            if not times[0]:
+                return None
+            medians = [float(np.median(each)) if each else math.inf for each in times]
+            winner = int(np.argmin(medians))
+            if medians[winner] >= GAIN * medians[0]:
+                winner = 0
+            if self._is_right(inputs[winner], built[winner]):
+                return self._write(task, inputs[winner], times[winner], medians[0], len(recorded), new)
+            good = [pair for pair in good if pair[0].config.index != inputs[winner].config.index]
+        return None
+
+    def _is_right(self, candidate: MeasureInput, built: Any) -> bool:
+        """A CPU's kernel needs no check: LLVM compiles it here as there."""
+        verdict = self.runner.check(candidate, built) if is_gpu(candidate.target) else Verdict()
+        if not verdict.error_no:
+            return True
+        result = failed(verdict.error_no, verdict.words, 0.0)
+        self.trials.keep(candidate, result)
+        # It may be in use already, from this file or from the package.
+        append(self.best, candidate, result)
+        return False
+
+    def _write(
+        self, task: Any, candidate: MeasureInput, times: Sequence[float], estimate_s: float, trials: int, new: int
+    ) -> Tuned:
+        costs = tuple(sorted(times))
         serves, place = _key(task)
-        used, config = self._written.get((serves, place)), inputs[winner].config
+        used, config = self._written.get((serves, place)), candidate.config
         # The file's content names what is measured with it: what is used already is not written again.
         if used is None or used.knobs != dict(knobs_of(config)):
-            append(self.best, inputs[winner], MeasureResult(costs, 0, 0.0, time.time()))
+            append(self.best, candidate, MeasureResult(costs, 0, 0.0, time.time()))
             mean = float(np.mean(costs))
             self._keep(Tuning(serves, place, config.to_json_dict(), mean, FROM_USER))
-        estimate_s, best_s = medians[0], medians[winner]
-        flops = task.flop / best_s
-        return Tuned(serves.processor, task.name, estimate_s * 1e3, best_s * 1e3, flops / 1e9, len(recorded), new)
+        best_s = float(np.median(costs))
+        return Tuned(
+            serves.processor, task.name, estimate_s * 1e3, best_s * 1e3, task.flop / best_s / 1e9, trials, new
+        )  # fmt: skip
 
 
 def _key(task: Any) -> Key:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -34,13 +34,16 @@ _LEGEND = (
 
 
 class Estimator(Predictor, Protocol):
-    """A cost model that also tells the deviation of its times' logarithms, and which of them are measurements."""
+    """A cost model that also tells the deviation of its times' logarithms, which of them are measurements, and which
+    variants of its kernels the GPU runs."""
 
     def estimate(
         self, workloads: Sequence[Workload], processor: Processor
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 
     def measured(self, workload: Workload, processor: Processor) -> bool: ...
+
+    def gpu_variants(self, workloads: Sequence[Workload]) -> list[str]: ...
 
 
 class Other(msgspec.Struct, frozen=True):
@@ -65,6 +68,7 @@ class Explained(msgspec.Struct, frozen=True):
     ``chain`` are the operators of its chain, itself too, empty outside of one.  ``measured``: both parts' times are
     measurements; ``deviation`` is that of the logarithm of the longer part's time, to first order relative, none without a
     cost model.  ``second`` is the best of all other placements, ``otherwise`` the best that is not another cut of the same axis.
+    ``variant`` says which kernel the GPU runs for its part, and why; empty where it has none.
     """
 
     operator: int
@@ -80,6 +84,7 @@ class Explained(msgspec.Struct, frozen=True):
     second: Other | None
     otherwise: Other | None
     reason: str
+    variant: str = ""
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -101,7 +106,8 @@ def explain(plan: Plan, prices: Prices, model: Estimator) -> Explanation:
     """Explains a legal plan for which ``prices`` were made, by ``model``."""
     choice, operators = prices.choice(plan), prices.problem.graph.operators
     total = prices.times(choice).total_ms
-    certainty = _certainty(plan, prices, model)
+    parts = _parts(plan, prices)
+    certainty, variants = _certainty(parts, model), _variants(parts["gpu"], model)
     transfers, growth = prices.costs.transfers(choice), prices.costs.growth(choice)
     nodes = {operator.id: node for node, operator in enumerate(operators)}
     lines = []
@@ -122,6 +128,7 @@ def explain(plan: Plan, prices: Prices, model: Estimator) -> Explanation:
                 deviation=deviation,
                 second=others[0] if others else None,
                 otherwise=next((o for o in others if (o.placement.on, o.placement.axis) != kind), None),
+                variant=variants.get(line.operator, ""),
             )
         )
     return replace(restate(plan), predicted_ms=total * plan.correction, operators=tuple(lines))
@@ -201,6 +208,8 @@ def _words(o: Explained) -> str:
         words.append(f"in a chain with {', '.join(map(str, others[:8]))}{' ...' if len(others) > 8 else ''}")
     if o.otherwise is not None and o.second is not None and o.otherwise.placement != o.second.placement:
         words.append(f"otherwise {_other(o.otherwise)} ms")
+    if o.variant:
+        words.append(f"GPU kernel: {o.variant}")
     return "; ".join(words)
 
 
@@ -220,26 +229,39 @@ def _others(
     return sorted(others, key=lambda other: other.more_ms)
 
 
-def _certainty(plan: Plan, prices: Prices, model: Estimator) -> dict[int, tuple[bool, float]]:
-    """For each operator, whether its parts' times are measurements, and the deviation of the longer one's."""
+#: Operators and the parts of them that one processor computes.
+Parts = list[tuple[int, Workload]]
+
+
+def _parts(plan: Plan, prices: Prices) -> dict[Processor, Parts]:
     operators = {operator.id: operator for operator in prices.problem.graph.operators}
-    asked: dict[Processor, list[tuple[int, Workload]]] = {"cpu": [], "gpu": []}
+    parts: dict[Processor, Parts] = {"cpu": [], "gpu": []}
     for planned in plan.operators:
         id, placement = planned.operator, planned.placement
         if placement.on != "split":
-            asked[placement.on].append((id, Workload.of(operators[id], prices.problem.graph)))
+            parts[placement.on].append((id, Workload.of(operators[id], prices.problem.graph)))
             continue
         ends = placement.parts(prices.problem.axes[id][placement.axis].extent)
         for processor, (lo, hi) in zip(PROCESSORS, ends, strict=True):
-            asked[processor].append((id, Workload.of(operators[id], prices.problem.graph, placement.axis, lo, hi)))
+            parts[processor].append((id, Workload.of(operators[id], prices.problem.graph, placement.axis, lo, hi)))
+    return parts
+
+
+def _certainty(parts: Mapping[Processor, Parts], model: Estimator) -> dict[int, tuple[bool, float]]:
+    """For each operator, whether its parts' times are measurements, and the deviation of the longer one's."""
     longest: dict[int, tuple[float, float]] = {}
     measured: dict[int, bool] = {}
-    for processor, pairs in asked.items():
+    for processor, pairs in parts.items():
         ms, sigma = model.estimate([w for _, w in pairs], processor) if pairs else (np.zeros(0), np.zeros(0))
         for (id, workload), time, deviation in zip(pairs, ms.tolist(), sigma.tolist(), strict=True):
             longest[id] = max(longest.get(id, (-1.0, 0.0)), (time, deviation))
             measured[id] = measured.get(id, True) and model.measured(workload, processor)
     return {id: (measured[id], deviation) for id, (_, deviation) in longest.items()}
+
+
+def _variants(parts: Parts, model: Estimator) -> dict[int, str]:
+    words = model.gpu_variants([workload for _, workload in parts]) if parts else []
+    return {id: each for (id, _), each in zip(parts, words, strict=True)}
 
 
 def _finite(ms: float) -> float | None:

@@ -38,6 +38,9 @@ class Learned(ByFlops):
     def measured(self, workload: Workload, processor: Processor) -> bool:
         return workload.cut is None
 
+    def gpu_variants(self, workloads: Sequence[Workload]) -> list[str]:
+        return [f"direct, {w.kind} of {w.cut.hi - w.cut.lo if w.cut else 'all'}" for w in workloads]
+
 
 def long_network(count: int = 100) -> OpGraph:
     network = Network(1, 24, 24, 16)
@@ -100,6 +103,19 @@ def test_it_says_what_was_measured_and_how_sure_the_rest_is() -> None:
     assert (whole.measured, whole.deviation) == (True, 0.01)
     text = explanation_text(found)
     assert f"±{split.deviation:.0%}" in text and "measured" in text.splitlines()[3]
+
+
+def test_it_says_which_kernel_the_gpu_runs() -> None:
+    network = Network(1, 24, 24, 16)
+    network.opaque(network.conv(0, 16))
+    found, _, plan = explained(network.graph(), FREE)
+    split, on_cpu = found.operators
+    place = plan.operators[0].placement
+    assert split.placement.on == "split" and on_cpu.placement.on == "cpu"
+    lo, hi = place.parts(24)[1] if place.axis == "height" else place.parts(16)[1]
+    assert split.variant == f"direct, conv2d of {hi - lo}" and on_cpu.variant == ""
+    text = explanation_text(found)
+    assert text.count("GPU kernel: direct, conv2d") == 1
 
 
 def test_a_hundred_operators_fit_into_the_width_and_into_json() -> None:

@@ -86,15 +86,15 @@ TVM_REGISTER_GLOBAL("codl.time_kernel").set_body([](TVMArgs args, TVMRetValue* r
   *rv = json.str();
 });
 
-// (module, function, device's type and number, runs, arguments..., result) -> how many of the runs gave another answer
-// than the first, bit by bit; the first's is left in the result.  Before each run the result is filled with NaN, so
-// that what a kernel does not write is seen.
+// (module, function, device's type and number, runs, the result's place among the arguments, arguments...) -> how many
+// of the runs gave another answer than the first, bit by bit; the first's is left in the result.  Before each run the
+// result is filled with NaN, so that what a kernel does not write is seen.
 TVM_REGISTER_GLOBAL("codl.compare_runs").set_body([](TVMArgs args, TVMRetValue* rv) {
   const Kernel kernel(args);
-  const int runs = args[Kernel::kArguments];
-  const TVMArgs arguments = Behind(args, Kernel::kArguments + 1);
-  if (arguments.size() < 1) throw std::runtime_error("a kernel has a result");
-  DLTensor* result = arguments[arguments.size() - 1];
+  const int runs = args[Kernel::kArguments], place = args[Kernel::kArguments + 1];
+  const TVMArgs arguments = Behind(args, Kernel::kArguments + 2);
+  if (place < 0 || place >= arguments.size()) throw std::runtime_error("a kernel's result is one of its arguments");
+  DLTensor* result = arguments[place];
   std::vector<char> unwritten(GetDataSize(*result), static_cast<char>(0xff)), first;
   int differing = 0;
   for (int run = 0; run < runs; ++run) {
@@ -110,11 +110,6 @@ TVM_REGISTER_GLOBAL("codl.compare_runs").set_body([](TVMArgs args, TVMRetValue* 
   }
   if (runs > 0) Write(result, first);
   *rv = differing;
-});
-
-// (one array, another) -> whether they hold the same bits.
-TVM_REGISTER_GLOBAL("codl.same_bits").set_body_typed([](DLTensor* one, DLTensor* other) {
-  return Read(one) == Read(other);
 });
 
 }  // namespace tvm_codl
