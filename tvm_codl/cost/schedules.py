@@ -195,9 +195,10 @@ class Scheduler:
         families = [depthwise_family(*part) for part in _rows(table["batch"], table["in_w"], each, *_window(table))]
         names = ("columns", "rows", "padding")
         source, knobs = self._configurations(families, rows, channels, _exact(table), names)
-        tuned = strips.fit(strips.Strips(**knobs), rows, columns)
-        work = strips.item_work(columns, lanes, taps)
-        estimate = strips.choose(rows, columns, work, self.processor == "gpu", self.lanes)
+        window = (table[name] for name in ("kernel_h", "kernel_w", "stride_w", "dilation_w"))
+        problem = strips.StripProblem(rows, columns, lanes, *window)
+        tuned = strips.fit(strips.Strips(**knobs), problem)
+        estimate = strips.choose(problem, self.lanes, self.gpu if self.processor == "gpu" else None)
         is_tuned = source != ESTIMATED
         return {
             **{name: np.where(is_tuned, getattr(tuned, name), getattr(estimate, name)) for name in names},

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tvm_codl.kernels.gpu import KINDS, Kind, usual
 from tvm_codl.kernels.tiles import strips
 from tvm_codl.kernels.tiles.register_tiles import KNOBS, Problem, Tiles, candidates, choose, cycles, fit
 from tvm_codl.kernels.tiles.vectors import PACK_POSITIONS, largest_divisor, missing_conv2d, packing
@@ -62,10 +63,21 @@ def test_the_largest_divisor(extent: int, at_most: int) -> None:
 
 @given(st.integers(1, 120), st.integers(1, 120))
 def test_strips_leave_no_tail_where_one_near_the_usual_width_does_not(rows: int, columns: int) -> None:
-    cut = strips.choose(rows, columns, strips.item_work(columns, 16, 9), False, 16)
+    cut = strips.choose(strips.StripProblem(rows, columns, 16, 3, 3, 1, 1), 16, None)
     whole = [width for width in range(5, 15) if columns % width == 0]
     assert cut.columns == (max(whole) if whole else min(columns, 8)) and rows % cut.rows == 0
     assert strips.PADDINGS[int(cut.padding)] == "inline"
+
+
+@given(st.integers(1, 120), st.integers(1, 7), st.integers(1, 3), st.integers(1, 2), st.sampled_from(KINDS[1:]))
+def test_strips_of_a_real_gpu_fit_its_registers(
+    columns: int, kernel: int, stride: int, dilation: int, kind: Kind
+) -> None:
+    gpu = usual(kind)
+    cut = strips.choose(strips.StripProblem(9, columns, 4, kernel, kernel, stride, dilation), 4, gpu)
+    held = int(cut.columns) + reach(int(cut.columns), stride, kernel, dilation) + kernel
+    assert 1 <= cut.columns <= columns and (cut.columns == 1 or 4 * held <= gpu.registers)
+    assert cut.threads == gpu.group and strips.PADDINGS[int(cut.padding)] == "inline"
 
 
 @settings(max_examples=examples(300))

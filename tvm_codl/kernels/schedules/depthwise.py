@@ -18,9 +18,9 @@ from tvm_codl.kernels.schedules.conv2d import lanes_for, padded
 from tvm_codl.kernels.schedules.elementwise import schedule_stage, share_out
 from tvm_codl.kernels.schedules.groups import spread
 from tvm_codl.kernels.schedules.kernel import distinct, integers, schedule_fused
-from tvm_codl.kernels.target import group_size, is_gpu, vector_lanes
+from tvm_codl.kernels.target import gpu_of, is_gpu, vector_lanes
 from tvm_codl.kernels.tiles import strips, window
-from tvm_codl.kernels.tiles.strips import Strips
+from tvm_codl.kernels.tiles.strips import StripProblem, Strips
 
 TAG = "depthwise_conv2d_nhwc_codl"
 
@@ -42,7 +42,7 @@ def depthwise_conv2d(
     top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dh + 1, (kw - 1) * dw + 1))
     rows = (h + top + bottom - (kh - 1) * dh - 1) // sh + 1
     columns = (w + left + right - (kw - 1) * dw - 1) // sw + 1
-    cut = _define(cfg, rows, columns, strips.item_work(columns, _lanes(channels, many), kh * kw))
+    cut = _define(cfg, StripProblem(rows, columns, _lanes(channels, many), kh, kw, sw, dw))
     whole = window.whole_tiles(columns, cut.columns)
     source = padded(data, top, left, window.reach(rows, sh, kh, dh), window.reach(whole, sw, kw, dw))
     ry, rx = te.reduce_axis((0, kh), "ry"), te.reduce_axis((0, kw), "rx")
@@ -54,6 +54,7 @@ def depthwise_conv2d(
             axis=[ry, rx],
         ),
         name="acc",
+        attrs={"stride": sw, "dilation": dw},
     )
     cfg.add_flop(2 * n * rows * columns * channels * many * kh * kw)
     return te.compute(
@@ -72,8 +73,9 @@ def _schedule(cfg: autotvm.ConfigEntity, s: te.Schedule, out: te.Tensor, conv: t
     _, rows, columns, channels = get_const_tuple(conv.shape)
     lanes = _lanes(channels, int(kernel.shape[3]))
     kh, kw = (int(axis.dom.extent) for axis in acc.op.reduce_axis)
-    cut = _strips(cfg, rows, columns, strips.item_work(columns, lanes, kh * kw))
-    if group_size(tvm.target.Target.current()) > 1:
+    stride, dilation = int(acc.op.attrs["stride"]), int(acc.op.attrs["dilation"])
+    cut = _strips(cfg, StripProblem(rows, columns, lanes, kh, kw, stride, dilation))
+    if cut.threads > 1:
         _schedule_groups(s, out, acc, cut, lanes)
         return
     n, y, x, c = s[out].op.axis
@@ -114,7 +116,7 @@ def _schedule_groups(s: te.Schedule, out: te.Tensor, acc: te.Tensor, cut: Strips
         s[out].unroll(axis)
     s[out].vectorize(lane)
     extents = [batch, -(-rows // cut.rows), -(-columns // cut.columns), channels // lanes]
-    item = spread(s[out], [n, y, strip, block], extents, 1)
+    item = spread(s[out], [n, y, strip, block], extents, 1, cut.threads)
     s[acc].compute_at(s[out], item)
     s[acc].set_scope("local")
     _, ay, ax, ac = s[acc].op.axis
@@ -124,7 +126,11 @@ def _schedule_groups(s: te.Schedule, out: te.Tensor, acc: te.Tensor, cut: Strips
     for axis in (rx, ay, ax):
         s[acc].unroll(axis)
     s[acc].vectorize(lane)
-    cache = source if isinstance(source.op, te.ComputeOp) else s.cache_read(source, "local", [acc])
+    pads = isinstance(source.op, te.ComputeOp)
+    if pads and strips.PADDINGS[cut.padding] == "root":
+        schedule_stage(s, source)
+        pads = False
+    cache = source if pads else s.cache_read(source, "local", [acc])
     s[cache].set_scope("local")
     if cut.rows > 1:
         s[acc].unroll(ry)
@@ -153,27 +159,38 @@ def _schedule_padding(s: te.Schedule, out: te.Tensor, source: te.Tensor, items, 
             s[source].vectorize(lane)
 
 
-def _define(cfg: autotvm.ConfigEntity, rows: int, columns: int, work: int) -> Strips:
+def _define(cfg: autotvm.ConfigEntity, problem: StripProblem) -> Strips:
     """Declares the knobs to AutoTVM, the estimate as the first value of each, and returns what ``cfg`` stands for."""
-    first = _estimate(rows, columns, work)
+    first = _estimate(problem)
     usual = strips.PADDINGS[first.padding]
-    cfg.define_knob("columns", distinct(first.columns, *(c for c in (4, 7, 8, 10, 14) if c <= columns)))
-    cfg.define_knob("rows", distinct(first.rows, *(r for r in (1, 2, 4, 8) if rows % r == 0)))
-    cfg.define_knob("padding", distinct(usual, *strips.PADDINGS))
-    return _strips(cfg, rows, columns, work)
+    groups = first.threads > 1
+    columns, rows = ((2, 3, 4, 6, 8), (1, 2)) if groups else ((4, 7, 8, 10, 14), (1, 2, 4, 8))
+    cfg.define_knob("columns", distinct(first.columns, *(c for c in columns if c <= problem.columns)))
+    cfg.define_knob("rows", distinct(first.rows, *(r for r in rows if problem.rows % r == 0)))
+    cfg.define_knob("padding", distinct(usual, *(p for p in strips.PADDINGS if not groups or p != "item")))
+    if groups:
+        cfg.define_knob("threads", _groups(first.threads))
+    return _strips(cfg, problem)
 
 
-def _strips(cfg: autotvm.ConfigEntity, rows: int, columns: int, work: int) -> Strips:
+def _groups(usual: int) -> list[int]:
+    gpu = gpu_of(tvm.target.Target.current())
+    return distinct(usual, *(n for n in (32, 64, 128, 256) if gpu.warp <= n <= gpu.max_group))
+
+
+def _strips(cfg: autotvm.ConfigEntity, problem: StripProblem) -> Strips:
     """The estimate, or those of ``cfg`` made legal."""
+    first = _estimate(problem)
     if cfg.is_fallback:
-        return _estimate(rows, columns, work)
-    tuned = Strips(int(cfg["columns"].val), int(cfg["rows"].val), strips.PADDINGS.index(cfg["padding"].val))
-    return integers(strips.fit(tuned, rows, columns))
+        return first
+    threads = int(cfg["threads"].val) if first.threads > 1 else 1
+    tuned = Strips(int(cfg["columns"].val), int(cfg["rows"].val), strips.PADDINGS.index(cfg["padding"].val), threads)
+    return integers(strips.fit(tuned, problem))
 
 
-def _estimate(rows: int, columns: int, work: int) -> Strips:
+def _estimate(problem: StripProblem) -> Strips:
     target = tvm.target.Target.current()
-    return integers(strips.choose(rows, columns, work, is_gpu(target), vector_lanes(target)))
+    return integers(strips.choose(problem, vector_lanes(target), gpu_of(target) if is_gpu(target) else None))
 
 
 def _lanes(channels: int, many: int) -> int:

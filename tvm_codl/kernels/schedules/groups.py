@@ -17,22 +17,25 @@ IDLE = 1 / 8
 GRID = 65535
 
 
-def threads(gpu: Gpu, items: int) -> int:
+def threads(gpu: Gpu, items: int, most: int = 0) -> int:
     """Work-items in a group: fewer, down to a warp, where ``items`` of them would leave compute units without one."""
-    group = gpu.group
+    group = most or gpu.group
     while group // 2 >= gpu.warp and items < group * gpu.units:
         group //= 2
     return max(1, min(group, items))
 
 
-def spread(stage: te.schedule.Stage, axes: list[Any], extents: list[int], lanes: int) -> Any:
-    """Binds ``axes`` of ``extents``, the last cut into vectors, to work-items; returns the axis of one work-item."""
+def spread(stage: te.schedule.Stage, axes: list[Any], extents: list[int], lanes: int, most: int = 0) -> Any:
+    """Binds ``axes`` of ``extents``, the last cut into vectors, to work-items; returns the axis of one work-item.
+
+    ``most`` work-items make a group; 0 for the usual number.
+    """
     axes, extents = list(axes), list(extents)
     if lanes > 1:
         axes[-1], lane = stage.split(axes[-1], lanes)
         extents[-1] //= lanes
         stage.vectorize(lane)
-    group = threads(gpu_of(tvm.target.Target.current()), math.prod(extents))
+    group = threads(gpu_of(tvm.target.Target.current()), math.prod(extents), most)
     inner = _inner(extents, group)
     if inner < len(axes):
         stage.bind(stage.fuse(*axes[:-inner]), te.thread_axis("blockIdx.y"))

@@ -2,46 +2,75 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import numpy as np
 
+from tvm_codl.kernels.gpu import Gpu
 from tvm_codl.kernels.tiles.vectors import Size, largest_divisor
+from tvm_codl.kernels.tiles.window import reach
 
 STRIP = 8
+#: Columns of a real GPU's work-item: wider strips leave too few work-items in flight.
+NARROW = 4
 WORK = 1 << 16
 #: Where zeros are put around the input: a condition at each load, a copy of an item's part, a copy of it all.
 PADDINGS = ("inline", "item", "root")
 
 
+class StripProblem(msgspec.Struct, frozen=True):
+    """``rows`` × ``columns`` results of vectors of ``lanes`` channels, from windows of ``kernel_h`` × ``kernel_w``; ``stride``
+    and ``dilation`` along the columns."""
+
+    rows: Size
+    columns: Size
+    lanes: Size
+    kernel_h: Size
+    kernel_w: Size
+    stride: Size
+    dilation: Size
+
+
 class Strips(msgspec.Struct, frozen=True):
-    """``columns`` of results in registers, ``rows`` per work-item, ``padding`` an index into :data:`PADDINGS`."""
+    """``columns`` of results in registers, ``rows`` per work-item, ``padding`` an index into :data:`PADDINGS`; ``threads``:
+    work-items in a group."""
 
     columns: Size
     rows: Size
     padding: Size
+    threads: Size = 1
 
 
-def item_work(columns: Size, lanes: Size, taps: Size) -> Any:
-    """Multiply-adds for one row of one vector of channels."""
-    return columns * taps * lanes
+def choose(problem: StripProblem, widest: int, gpu: Gpu | None) -> Strips:
+    """The estimate for a processor with vectors of ``widest``: ``gpu``, or a CPU.
 
-
-def choose(rows: Size, columns: Size, work: Size, gpu: bool, widest: int) -> Strips:
-    """The estimate.  The strip is the widest up to twice the usual one that leaves no tail, else the usual one.
-
-    ``work`` as :func:`item_work`; ``widest`` is the processor's vector.  A copy of the whole input costs as much as the
-    convolution.  LLVM drops nearly all conditions at loads.  An OpenCL compiler for a CPU does not, but there an item's
-    part fits its cache; a real GPU has no room for it.
+    The strip is the widest up to twice the usual one that leaves no tail, else the usual one.  A copy of the whole input
+    costs as much as the convolution.  LLVM drops nearly all conditions at loads.  An OpenCL compiler for a CPU does not,
+    but there an item's part fits its cache.
     """
+    if gpu is not None and gpu.group > 1:
+        return _choose_in_groups(problem, gpu)
+    columns = problem.columns
     strip = np.minimum(columns, STRIP)
     for width in range(STRIP // 2 + 1, 2 * STRIP - 1):
         strip = np.where(columns % width == 0, width, strip)
+    # Multiply-adds for one row of one vector of channels.
+    work = columns * problem.kernel_h * problem.kernel_w * problem.lanes
     items = np.clip(WORK // np.maximum(work, 1), 1, 16)
-    return Strips(strip, largest_divisor(rows, items), PADDINGS.index("item" if gpu and widest > 4 else "inline"))
+    copied = gpu is not None and widest > 4
+    return Strips(strip, largest_divisor(problem.rows, items), PADDINGS.index("item" if copied else "inline"))
 
 
-def fit(tuned: Strips, rows: Size, columns: Size) -> Strips:
+def _choose_in_groups(problem: StripProblem, gpu: Gpu) -> Strips:
+    """The widest strip whose results, a row of inputs and of weights fit the registers together."""
+    strip = np.ones_like(problem.columns)
+    for width in range(2, NARROW + 1):
+        inputs = reach(width, problem.stride, problem.kernel_w, problem.dilation)
+        held = (width + inputs + problem.kernel_w) * problem.lanes
+        strip = np.where((held <= gpu.registers) & (width <= problem.columns), width, strip)
+    return Strips(strip, np.ones_like(strip), PADDINGS.index("inline"), np.full_like(strip, gpu.group))
+
+
+def fit(tuned: Strips, problem: StripProblem) -> Strips:
     """``tuned``, perhaps measured on a larger operator, made legal."""
-    return Strips(np.minimum(columns, tuned.columns), largest_divisor(rows, tuned.rows), tuned.padding)
+    columns, rows = np.minimum(problem.columns, tuned.columns), largest_divisor(problem.rows, tuned.rows)
+    return Strips(columns, rows, tuned.padding, tuned.threads)
