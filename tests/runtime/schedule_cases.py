@@ -10,8 +10,9 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
+from tvm_codl.build.launches import Launch, make_recorder
 from tvm_codl.kernels.dispatch import scheduled
-from tvm_codl.kernels.gpu import Kind, usual
+from tvm_codl.kernels.gpu import Gpu, Kind, usual
 from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.kernels.target import vector_lanes
 
@@ -39,15 +40,29 @@ def stock(mod: tvm.IRModule) -> list[np.ndarray]:
         return _run(relay.build(mod, "llvm"), mod, tvm.cpu())
 
 
-def ours(mod: tvm.IRModule, processor: str, path: Path, lanes: int = 0, kind: Kind = "played") -> list[np.ndarray]:
+def ours(
+    mod: tvm.IRModule,
+    processor: str,
+    path: Path,
+    lanes: int = 0,
+    kind: Kind = "played",
+    launches: dict[str, list[Launch]] | None = None,
+) -> list[np.ndarray]:
+    """The answer of ``mod``'s kernels; ``launches`` gets those of a GPU."""
     cpu = cpu_target(lanes=lanes)
     target = gpu_target(cpu, usual(kind, vector_lanes(cpu))) if processor == "gpu" else cpu
-    with scheduled(), tvm.transform.PassContext(opt_level=3, config=OPTIONS):
+    recorder = {"tir.add_lower_pass": [make_recorder(launches)]} if launches is not None else {}
+    with scheduled(), tvm.transform.PassContext(opt_level=3, config={**OPTIONS, **recorder}):
         library = relay.build(mod, target)
     if processor == "cpu":
         return _run(library, mod, tvm.cpu())
     library.export_library(str(path))
     return _run(tvm.runtime.load_module(str(path)), mod, tvm.device("opencl", 0))
+
+
+def idle(launch: Launch, gpu: Gpu) -> bool:
+    """Whether the kernel's groups leave work-items of a warp without work though there are several groups."""
+    return launch.work_group < min(gpu.warp, gpu.max_group) and launch.groups > 1
 
 
 def _run(library: tvm.runtime.Module, mod: tvm.IRModule, device: tvm.runtime.Device) -> list[np.ndarray]:

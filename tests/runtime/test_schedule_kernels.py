@@ -12,8 +12,9 @@ import pytest
 import tvm
 from tvm import relay
 
-from tests.runtime.schedule_cases import conv, module, ours, samples, stock, weights
-from tvm_codl.kernels.gpu import Kind
+from tests.runtime.schedule_cases import conv, idle, module, ours, samples, stock, weights
+from tvm_codl.build.launches import Launch
+from tvm_codl.kernels.gpu import Kind, usual
 
 pytestmark = pytest.mark.usefixtures("opencl")
 nn = relay.nn
@@ -153,8 +154,11 @@ def test_kernel_gives_stock_answer(name: str, processor: str, library_path: Path
 @pytest.mark.parametrize("kind", ["mobile", "local"])
 @pytest.mark.parametrize("name", [*CASES, *GROUPED])
 def test_kernel_of_whole_groups_gives_stock_answer(name: str, kind: Kind, library_path: Path) -> None:
-    for got, wanted in zip(ours(_case(name), "gpu", library_path, 4, kind), expected(name), strict=True):
+    launches: dict[str, list[Launch]] = {}
+    answer = ours(_case(name), "gpu", library_path, 4, kind, launches)
+    for got, wanted in zip(answer, expected(name), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+    assert launches and not [launch for each in launches.values() for launch in each if idle(launch, usual(kind))]
 
 
 @pytest.mark.parametrize(
