@@ -82,8 +82,8 @@ def shared(s: te.Schedule, out: te.Tensor, acc: te.Tensor, lanes: int) -> bool:
     else:
         vectors, batch = extents[-1] // lanes, math.prod(extents[:-1])
         share = column_share(gpu, length, vectors, batch)
-        if share is not None and length > STEPS * share.parts:
-            length = _sum_slices(s, acc, lanes, slices_of(gpu, length, vectors * batch))
+        if share is not None and (slices := slices_of(gpu, length, vectors * batch, share)):
+            length = _sum_slices(s, acc, lanes, slices)
             share = column_share(gpu, length, vectors, batch)
         if share is not None:
             _share_columns(s, out, acc, share, lanes)
@@ -183,8 +183,10 @@ def _share_columns(s: te.Schedule, out: te.Tensor, acc: te.Tensor, share: Share,
     _in_vectors(s[own], lanes)
 
 
-def slices_of(gpu: Gpu, length: int, columns: int) -> int:
-    """Into how many slices to cut ``columns`` columns of ``length`` values, so that each has enough work-items."""
+def slices_of(gpu: Gpu, length: int, columns: int, share: Share) -> int:
+    """Into how many slices another kernel cuts ``columns`` columns of ``length`` values; 0 where ``share`` will do."""
+    if length <= max(STEPS * share.parts, STEPS * 2 * PART):
+        return 0
     return _power(min(length // STEPS, max(2 * PART, 2 * gpu.units * gpu.group // columns)))
 
 
