@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,13 @@ os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 
 import click
 import msgspec
-import numpy as np
 import tvm
 from gpu_convolutions import Wanted, find
 from gpu_cudnn import CudnnConvolution, torch_with_cuda
 from gpu_kernels import OnPhone, builder_for, our_inputs, stock_task, tune_stock
 from gpu_library import compare_network
 from gpu_peak import measured_peak
+from gpu_rows import Row, summary
 from tvm.autotvm.measure import MeasureInput
 
 from tvm_codl.api import Session
@@ -46,26 +46,6 @@ class Listed(msgspec.Struct, frozen=True):
     lanes: int
     models: tuple[str, ...]
     wanted: tuple[Wanted, ...]
-
-
-class Row(msgspec.Struct, frozen=True):
-    """One convolution; times in ms by variant.  ``kernels_ms`` is by the GPU's own clock, ``errors`` says which variants do
-    not run."""
-
-    name: str
-    shape: dict[str, Any]
-    flops: int
-    count: dict[str, int]
-    times: dict[str, Statistics]
-    kernels_ms: dict[str, float]
-    gflops: dict[str, float]
-    share_of_peak: dict[str, float]
-    errors: dict[str, str]
-
-    @property
-    def ours(self) -> float:
-        """ms of what a network would get."""
-        return self.times["tuned" if "tuned" in self.times else "estimate"].median
 
 
 @click.command()
@@ -196,31 +176,6 @@ def _measured(
         c.name, msgspec.to_builtins(c), c.flops, wanted.count, times, kernels_ms, gflops,
         {name: speed / peak for name, speed in gflops.items()}, errors,
     )  # fmt: skip
-
-
-def summary(rows: Sequence[Row]) -> dict[str, float]:
-    """Geometric means and the least of ratios of speed, over the rows that have both."""
-    ratios = {
-        "of_cudnn": [r.times["cudnn"].median / r.ours for r in rows if "cudnn" in r.times and _runs(r)],
-        "estimate_of_cudnn": _ratios(rows, "cudnn", "estimate"),
-        "of_stock": [r.times["stock"].median / r.ours for r in rows if "stock" in r.times and _runs(r)],
-        "estimate_over_tuned": _ratios(rows, "estimate", "tuned"),
-        "share_of_peak": [
-            max(r.share_of_peak[n] for n in ("estimate", "tuned") if n in r.times) for r in rows if _runs(r)
-        ],
-    }
-    means = {name: float(np.exp(np.mean(np.log(values)))) for name, values in ratios.items() if values}
-    extremes = {f"least_{name}": min(values) for name, values in ratios.items() if values}
-    return means | extremes
-
-
-def _runs(row: Row) -> bool:
-    return "estimate" in row.times or "tuned" in row.times
-
-
-def _ratios(rows: Iterable[Row], over: str, under: str) -> list[float]:
-    """Of times."""
-    return [r.times[over].median / r.times[under].median for r in rows if over in r.times and under in r.times]
 
 
 def _print(rows: Sequence[Row], report: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import tvm
+from gpu_rows import Convolution
 
 from tvm_codl.build.pool import build_all
 from tvm_codl.errors import UserError
@@ -19,52 +20,6 @@ from tvm_codl.measure.probe import Probe
 from tvm_codl.measure.wanted_kernels import TUNED, kernels
 from tvm_codl.records.workload import Workload
 from tvm_codl.relay.pipeline import prepare
-
-
-class Convolution(msgspec.Struct, frozen=True, order=True):
-    """Of one image; a dense layer is a 1 × 1 convolution of a 1 × 1 image with ``dense`` set.  ``pad``: top, left, bottom,
-    right."""
-
-    batch: int
-    height: int
-    width: int
-    channels_in: int
-    channels_out: int
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    pad: tuple[int, int, int, int]
-    dilation: tuple[int, int]
-    groups: int
-    dense: bool = False
-
-    @property
-    def rows(self) -> int:
-        reach = (self.kernel[0] - 1) * self.dilation[0] + 1
-        return (self.height + self.pad[0] + self.pad[2] - reach) // self.stride[0] + 1
-
-    @property
-    def columns(self) -> int:
-        reach = (self.kernel[1] - 1) * self.dilation[1] + 1
-        return (self.width + self.pad[1] + self.pad[3] - reach) // self.stride[1] + 1
-
-    @property
-    def depthwise(self) -> bool:
-        return self.groups > 1 and self.groups == self.channels_in
-
-    @property
-    def flops(self) -> int:
-        """A multiply-add counted as two."""
-        depth = self.kernel[0] * self.kernel[1] * self.channels_in // self.groups
-        return 2 * self.batch * self.rows * self.columns * self.channels_out * depth
-
-    @property
-    def name(self) -> str:
-        if self.dense:
-            return f"dense {self.channels_in}→{self.channels_out}"
-        kind = "depthwise " if self.depthwise else f"{self.channels_in}→{self.channels_out} "
-        size = self.channels_in if self.depthwise else ""
-        window = f"{self.kernel[0]}×{self.kernel[1]}" + (f"/{self.stride[0]}" if self.stride[0] > 1 else "")
-        return f"{kind}{size}{' ' if size else ''}{window} at {self.height}×{self.width}"
 
 
 class Wanted(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from gpu_convolutions import Convolution
+from gpu_rows import Convolution
 
 #: As many runs make one graph as last this long, and one sample replays it until it lasts that long.
 GRAPH_MS, SAMPLE_MS = 1.0, 20.0

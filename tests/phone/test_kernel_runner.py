@@ -89,8 +89,9 @@ def test_session_killed_in_the_middle_loses_nothing(phone: Any) -> None:
     assert killed and [r.error_no for r in results] == [0, 0, 0]
 
 
-def test_kernel_tuned_on_the_phone_is_used_by_the_next_build(phone: Any, tmp_path: Path) -> None:
-    task = conv_task(cpu_target())
+@pytest.mark.parametrize("processor", ["cpu", "gpu"])
+def test_kernel_tuned_on_the_phone_is_used_by_the_next_build(phone: Any, tmp_path: Path, processor: str) -> None:
+    task = conv_task(cpu_target() if processor == "cpu" else gpu_target())
     trials = Trials(tmp_path / "all.log", None)
     runner = BatchRunner(phone, number=1, repeat=1, keep=trials.keep)
     best = tmp_path / "best.log"

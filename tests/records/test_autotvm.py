@@ -132,10 +132,20 @@ def test_a_failure_has_autotvms_number_and_no_cost() -> None:
     assert (kernel.ok, kernel.costs, kernel.error_no) == (False, (), ErrorNo.RUNTIME_DEVICE)
     assert kernel.seconds == float("inf")
     numbers = {name: int(value) for name, value in autotvm.MeasureErrorNo.__dict__.items() if name.isupper()}
-    assert numbers == {number.name: int(number) for number in ErrorNo}
+    assert numbers == {number.name: int(number) for number in ErrorNo if number < 100}
     failed = record(KEYS[0], times_ms=(), error="the kernel needs more local memory", error_no=1)
     _, result = decoded(piece_line(failed))
     assert (result.error_no, result.costs) == (autotvm.MeasureErrorNo.INSTANTIATION_ERROR, (1e9,))
+
+
+@pytest.mark.parametrize("number", [ErrorNo.GPU_WRONG, ErrorNo.GPU_UNSTEADY])
+def test_answers_that_are_wrong_or_unsteady_are_failures_to_autotvm(number: ErrorNo) -> None:
+    kernel = read_line(TOPHUB[2])
+    assert isinstance(kernel, KernelRecord)
+    kernel = replace(kernel, error_no=int(number))
+    _, result = decoded(kernel_line(kernel))
+    assert (result.error_no, result.costs) == (number, (1e9,))
+    assert read_line(kernel_line(kernel)) == kernel and not kernel.ok
 
 
 def test_profiles_are_comments_to_autotvm() -> None:

@@ -126,14 +126,16 @@ class BatchRunner(Runner):
             except Lost as lost:
                 self._recovery.recover(lost, self.patience_s)
                 words = f"the phone's session ended with it: {lost}"
+                continue
             except TimeUp as late:
                 self._recovery.recover(late, self.patience_s)
                 return Verdict(int(ErrorNo.RUN_TIMEOUT), f"{RUNS} runs were {late}")
             except tvm.error.TVMError as error:
                 return Verdict(int(ErrorNo.RUNTIME_DEVICE), last_line(error))
-            else:
-                self._recovery.succeeded()
-                return verdict
+            self._recovery.succeeded()
+            if verdict.error_no:
+                self._recovery.log(f"a configuration of {self.task.name} {self.task.args} is not used: {verdict.words}")
+            return verdict
         return Verdict(int(ErrorNo.RUNTIME_DEVICE), words)
 
     def _measure(self, candidate: MeasureInput, built: BuildResult | MeasureResult) -> MeasureResult:
