@@ -21,7 +21,7 @@ from tvm_codl.kernels.schedules.image import PIXEL
 from tvm_codl.kernels.target import cpu_target, gpu_target, vector_lanes, with_images
 
 #: Raise it when regions are timed in another way (runtime/native/coexec/*_time.cc): earlier times are stale then.
-TIMING = 2
+TIMING = 3
 
 
 class Toolchain(msgspec.Struct, frozen=True):
