@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tvm_codl.cli.device_forward import forward
-from tvm_codl.cli.device_options import adb_server, on_phone, proxy_option, tracker_option
+from tvm_codl.cli.device_options import (
+    adb_server,
+    folder_option,
+    on_phone,
+    proxy_option,
+    serial_option,
+    tracker_option,
+)
 from tvm_codl.cli.options import FILE, json_option, soc_option
 from tvm_codl.cli.output import print_checks, print_json, print_table, talk
 from tvm_codl.errors import CheckFailed, DeviceError, UsageError
@@ -18,6 +25,7 @@ from tvm_codl.errors import CheckFailed, DeviceError, UsageError
 if TYPE_CHECKING:
     from tvm_codl.device.adb.connection import AdbPhone
     from tvm_codl.device.adb.server import RunningServer
+    from tvm_codl.device.profile import DeviceProfile
 
 #: The app's package (rpc_apps/android_rpc).
 PACKAGE = "org.tvmcodl.rpc"
@@ -197,7 +205,9 @@ def stop(phone: AdbPhone, folder: str, as_json: bool) -> None:
 
 
 @command.command("info")
-@on_phone
+@click.option("--local", is_flag=True, help="The reference phone on this machine; needs no adb.")
+@serial_option
+@folder_option
 @tracker_option
 @proxy_option
 @click.option("--rpc-key", default="", metavar="KEY", help="The key that the phone's server serves there.")
@@ -205,36 +215,59 @@ def stop(phone: AdbPhone, folder: str, as_json: bool) -> None:
 @soc_option
 @json_option
 def info(
-    phone: AdbPhone, folder: str, rpc_tracker: str, rpc_proxy: str, rpc_key: str, codl: bool, soc: Path | None,
-    as_json: bool,
+    local: bool, serial: str, folder: str, rpc_tracker: str, rpc_proxy: str, rpc_key: str, codl: bool,
+    soc: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Print the phone's profile as YAML: cores and clusters, clocks, GPU, limits, memory.
+    """Print the phone's profile as YAML: cores and clusters, clocks, GPU, limits, memory, and the GPU's measured peak.
 
     The shell knows the CPU and the GPU's name; the rest comes from the server on the phone, where one runs.
     """
-    from tvm_codl.device.adb.facts import merge_profiles, profile_to_yaml, read_shell_profile
-    from tvm_codl.device.adb.server import find_server
+    from tvm_codl.device.adb.facts import facts_to_yaml, known_facts
     from tvm_codl.device.soc import Soc, read_soc
 
     facts = read_soc(soc) if soc else Soc()
-    profile = read_shell_profile(phone)
     with contextlib.ExitStack() as stack:
-        place = _place(phone, find_server(phone, folder), rpc_tracker, rpc_proxy, rpc_key, stack)
-        if place is not None:
-            from tvm_codl.device.connect import connect
+        profile, remote = _asked(local, serial, folder, (rpc_tracker, rpc_proxy, rpc_key), stack)
+        profile = profile.with_soc(facts)
+        if codl:
+            if profile.soc == Soc():
+                raise CheckFailed("nothing of that is known", "no server told it", "tvm-codl device start")
+            click.echo(profile.soc.to_yaml(), nl=False)
+            return
+        told = known_facts(profile)
+        if remote is not None:
+            from tvm_codl.device.peak import measure_peak
 
-            profile = merge_profiles(profile, stack.enter_context(connect(place)).profile)
-    profile = profile.with_soc(facts)
-    if codl:
-        if profile.soc == Soc():
-            raise CheckFailed(
-                "nothing of that is known", "no server told it", f"tvm-codl device start --serial {phone.serial}"
-            )
-        click.echo(profile.soc.to_yaml(), nl=False)
-    elif as_json:
-        print_json(profile)
+            if (peak := measure_peak(remote)) is not None:
+                told["peak"] = known_facts(peak)
+    if as_json:
+        print_json(told)
     else:
-        click.echo(profile_to_yaml(profile), nl=False)
+        click.echo(facts_to_yaml(told), nl=False)
+
+
+def _asked(
+    local: bool, serial: str, folder: str, address: tuple[str, str, str], stack: contextlib.ExitStack
+) -> tuple[DeviceProfile, Any]:
+    """A phone's profile, and the session there, None without a server."""
+    if local:
+        from tvm_codl.device.connect import connect
+
+        remote = stack.enter_context(connect())
+        return remote.profile, remote
+    from tvm_codl.device.adb.facts import merge_profiles, read_shell_profile
+    from tvm_codl.device.adb.push import check_folder
+    from tvm_codl.device.adb.server import find_server
+
+    phone = adb_server().phone(serial)
+    profile = read_shell_profile(phone)
+    place = _place(phone, find_server(phone, check_folder(folder)), *address, stack)
+    if place is None:
+        return profile, None
+    from tvm_codl.device.connect import connect
+
+    remote = stack.enter_context(connect(place))
+    return merge_profiles(profile, remote.profile), remote
 
 
 def _place(

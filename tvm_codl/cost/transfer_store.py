@@ -66,7 +66,7 @@ def _median(values: Sequence[Any]) -> Any:
 
 
 def _load(store: Path, device: str, build: str) -> list[StoredTransferCost]:
-    """The newest first."""
+    """The newest first, with moves by direction whichever version measured them."""
     try:
         lines = _file(store).read_bytes().splitlines()
     except FileNotFoundError:
@@ -78,7 +78,7 @@ def _load(store: Path, device: str, build: str) -> list[StoredTransferCost]:
         except msgspec.DecodeError:
             continue
         if (stored.device, stored.build) == (device, build):
-            costs.append(stored)
+            costs.append(msgspec.structs.replace(stored, sharing=stored.sharing.by_direction()))
     return costs
 
 

@@ -17,13 +17,17 @@ class TransferCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``wait_cpu_ms``: from the GPU's event until the waiting CPU thread goes on.
     ``wait_gpu_ms``: from the CPU's release until the idle GPU starts a kernel.
     Only the processor that finishes first waits.
-    ``copy_ms_per_mb``: moving 10^6 bytes between the processors' memories; 0 where memory is unified.
+    ``copy_ms_per_mb``: moving 10^6 bytes between the processors' memories in either direction, as earlier versions
+    measured it; 0 where memory is unified, and where the directions are known (:meth:`by_direction`).
     ``relayout_ms_per_mb``: rewriting 10^6 bytes between "height outermost" and "channels outermost".
     ``far_cpu_ms_per_mb``, ``far_gpu_ms_per_mb``: extra time to read 10^6 bytes that the other processor just wrote.
     ``signal_ms``: the CPU's time to release a sleeping GPU.
     ``feed_ms``: the CPU's time to enqueue one GPU kernel.
     ``launch_ms``: the GPU's idle time between two consecutive kernels.
     ``start_ms``: from the start of a run until the GPU's first kernel starts.
+    ``to_cpu_ms_per_mb``, ``to_gpu_ms_per_mb``: moving 10^6 bytes to a processor's own memory; 0 where memory is unified.
+    What a move of few bytes takes is in the waits.
+    ``move_feed_ms``: the CPU's time to enqueue one such move.
     ``contention``: how much each processor slows down while the other works.
     """
 
@@ -37,6 +41,9 @@ class TransferCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     feed_ms: float = 0.0
     launch_ms: float = 0.0
     start_ms: float = 0.0
+    to_cpu_ms_per_mb: float = 0.0
+    to_gpu_ms_per_mb: float = 0.0
+    move_feed_ms: float = 0.0
     contention: Contention = Contention()
 
     def __post_init__(self) -> None:
@@ -44,6 +51,22 @@ class TransferCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             value = getattr(self, name)
             if name != "contention" and not 0 <= value < float("inf"):
                 raise ValueError(f"{name} must be a finite time >= 0, not {value}")
+
+    def by_direction(self) -> TransferCost:
+        """The same costs with moves told apart by direction."""
+        return msgspec.structs.replace(
+            self,
+            copy_ms_per_mb=0.0,
+            to_cpu_ms_per_mb=self.to_cpu_ms_per_mb + self.copy_ms_per_mb,
+            to_gpu_ms_per_mb=self.to_gpu_ms_per_mb + self.copy_ms_per_mb,
+        )
+
+    def move_ms(self, to_cpu: ArrayLike, to_gpu: ArrayLike) -> Bytes:
+        """Time to move ``to_cpu`` and ``to_gpu`` bytes, one direction after the other."""
+        rates = self.by_direction()
+        to_cpu, to_gpu = np.asarray(to_cpu, np.float64), np.asarray(to_gpu, np.float64)
+        result: Bytes = (to_cpu * rates.to_cpu_ms_per_mb + to_gpu * rates.to_gpu_ms_per_mb) / 1e6
+        return result
 
     def wait_ms(self, to_cpu: Bytes, to_gpu: Bytes, cpu_later_ms: ArrayLike = 0.0, doubt_ms: ArrayLike = 0.0) -> Bytes:
         """The wait for handing over ``to_cpu`` and ``to_gpu`` bytes whose producer's CPU part ends ``cpu_later_ms`` after
@@ -63,9 +86,9 @@ class TransferCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def bytes_ms(self, to_cpu: Bytes, to_gpu: Bytes, relayout: Bytes) -> Bytes:
         """Time to move ``to_cpu`` and ``to_gpu`` bytes and to change the layout of ``relayout`` bytes.
 
-        Copies share one memory and add up; the processors' far reads overlap, so the longer one counts.
+        Moves add up; the processors' far reads overlap, so the longer one counts.
         """
-        moved = (to_cpu + to_gpu) * self.copy_ms_per_mb + relayout * self.relayout_ms_per_mb
+        moved = self.move_ms(to_cpu, to_gpu) * 1e6 + relayout * self.relayout_ms_per_mb
         far = np.maximum(to_cpu * self.far_cpu_ms_per_mb, to_gpu * self.far_gpu_ms_per_mb)
         return (moved + far) / 1e6
 

@@ -89,24 +89,31 @@ def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target
         wait_cpu, wait_gpu = (median(pauses(run, on, after) for run in crossed) for on, after in _PASSING)
         layout = ready(build_dataflow(relayouts(LARGE), cpu, gpu, keep_weights=False))
         relayout = max(median(layout.time_region(i, 9)) for i in range(2)) / _megabytes(LARGE)
-        copied = passing.copied_bytes / 1e6
-        if copied:
-            # Copies lie in the pauses, and the waits are what is left of them in a chain of small tensors.
+        feed = median(_each(run, "feed", 2 * ROUNDS) for run in queued)
+        to_cpu = to_gpu = move_feed = 0.0
+        if passing.copied_bytes:
+            # Moves lie in the pauses, and the waits are what is left of them in a chain of small tensors.
             _, small = runs(ping_pong((1, 64), ROUNDS))
-            together = wait_cpu + wait_gpu
+            large = wait_cpu, wait_gpu
             wait_cpu, wait_gpu = (median(pauses(run, on, after) for run in small) for on, after in _PASSING)
-            copy = max(together - wait_cpu - wait_gpu, 0.0) * ROUNDS / copied
+            to_cpu, to_gpu = (
+                max(whole - wait, 0.0) / _megabytes(LARGE)
+                for whole, wait in zip(large, (wait_cpu, wait_gpu), strict=True)
+            )
+            move_feed = median(_move_feed(run, feed) for run in small)
         return TransferCost(
             wait_cpu_ms=wait_cpu,
             wait_gpu_ms=wait_gpu,
-            copy_ms_per_mb=copy if copied else 0.0,
             relayout_ms_per_mb=relayout,
             far_cpu_ms_per_mb=_far(far_module, far, "cpu") / _megabytes(NEAR),
             far_gpu_ms_per_mb=_far(far_module, far, "gpu") / _megabytes(NEAR),
             signal_ms=median(_each(run, "signal") for run in crossed),
-            feed_ms=median(_each(run, "feed", 2 * ROUNDS) for run in queued),
+            feed_ms=feed,
             launch_ms=median(pauses(run, "gpu", "gpu") for run in queued),
             start_ms=median(start(run) for run in queued),
+            to_cpu_ms_per_mb=to_cpu,
+            to_gpu_ms_per_mb=to_gpu,
+            move_feed_ms=move_feed,
             contention=measure_contention(ready, cpu, gpu),
         )
 
@@ -137,6 +144,13 @@ def _each(run: Iterable[Span], name: str, count: int = 0) -> float:
     """Milliseconds, the mean over the events of this name, or over ``count`` things that they did."""
     lengths = [s["end_us"] - s["start_us"] for s in run if s["kind"] == "share" and s["name"] == name]
     return sum(lengths) / (count or len(lengths) or 1) / 1e3
+
+
+def _move_feed(run: Sequence[Span], feed_ms: float) -> float:
+    """Milliseconds to enqueue one move, where a kernel takes ``feed_ms``."""
+    kernels = sum(s["processor"] == "gpu" and s["kind"] == "kernel" for s in run)
+    moves = sum(s["processor"] == "gpu" and s["kind"] == "share" for s in run)
+    return max(_each(run, "feed", 1) - kernels * feed_ms, 0.0) / max(moves, 1)
 
 
 def _far(module: Any, runs: Sequence[Iterable[Span]], processor: str) -> float:

@@ -81,24 +81,30 @@ class Costs(msgspec.Struct, frozen=True):
         host = [float(table[value]) for table, value in zip(self.host, choice, strict=True)]
         extra = (host, host.copy())
         after: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
+        moves: tuple[dict[int, list[float]], dict[int, list[float]]] = ({}, {})
         # Milliseconds for each byte.
-        relaid, copied = sharing.relayout_ms_per_mb / 1e6, sharing.copy_ms_per_mb / 1e6
+        relaid, rates = sharing.relayout_ms_per_mb / 1e6, sharing.by_direction()
+        copied = rates.to_cpu_ms_per_mb / 1e6, rates.to_gpu_ms_per_mb / 1e6
         far = sharing.far_cpu_ms_per_mb / 1e6, sharing.far_gpu_ms_per_mb / 1e6
         for (a, b), bytes in self.crossings.items():
             at = choice[a], choice[b]
             rewriting = bytes.relayout.item(at) * relaid
             for which, crossed in enumerate((bytes.to_cpu.item(at), bytes.to_gpu.item(at))):
-                extra[which][b] += rewriting + crossed * (far[which] + copied)
+                extra[which][b] += rewriting + crossed * far[which]
                 if crossed > 0:
                     after[which].setdefault(b, []).append(a)
+                    if copied[which] > 0:
+                        moves[which].setdefault(b, []).append(crossed * copied[which])
         steps = []
         for node, placed in enumerate(self.chosen(choice)):
-            value, moved = choice[node], self.moved[node]
-            on, cpu, gpu = placed.placement.on, None, None
-            if on != "gpu":
-                cpu = Part(placed.cpu_ms, moved[CPU].item(value), extra[CPU][node], tuple(after[CPU].get(node, ())))
-            if on != "cpu":
-                gpu = Part(placed.gpu_ms, moved[GPU].item(value), extra[GPU][node], tuple(after[GPU].get(node, ())))
+            value, on = choice[node], placed.placement.on
+
+            def part(which: int, ms: float, node: int = node, value: int = value) -> Part:
+                crossing = tuple(after[which].get(node, ())), tuple(moves[which].get(node, ()))
+                return Part(ms, self.moved[node][which].item(value), extra[which][node], *crossing)
+
+            cpu = None if on == "gpu" else part(CPU, placed.cpu_ms)
+            gpu = None if on == "cpu" else part(GPU, placed.gpu_ms)
             steps.append(Step(cpu, gpu))
         return simulate(steps, sharing)
 

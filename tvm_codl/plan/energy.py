@@ -66,7 +66,7 @@ class Energy:
         for pair, table in costs.edges.items():
             bytes = costs.crossings[pair]
             waits = table - sharing.bytes_ms(*bytes.tables)
-            copies = (bytes.to_cpu + bytes.to_gpu) * sharing.copy_ms_per_mb / 1e6
+            copies = sharing.move_ms(bytes.to_cpu, bytes.to_gpu)
             rewriting = bytes.relayout * sharing.relayout_ms_per_mb / 1e6
             far = self._joint(
                 bytes.to_cpu * sharing.far_cpu_ms_per_mb / 1e6, bytes.to_gpu * sharing.far_gpu_ms_per_mb / 1e6

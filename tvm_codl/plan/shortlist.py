@@ -67,7 +67,7 @@ PERTURBATIONS = (
 )
 _TRANSFERS = (
     *("wait_cpu_ms", "wait_gpu_ms", "copy_ms_per_mb", "relayout_ms_per_mb", "far_cpu_ms_per_mb", "far_gpu_ms_per_mb"),
-    "signal_ms",
+    *("to_cpu_ms_per_mb", "to_gpu_ms_per_mb", "signal_ms"),
 )
 
 

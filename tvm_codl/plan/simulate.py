@@ -21,14 +21,16 @@ _NOTHING = 1e-9  # ms: a picosecond, what rounding leaves
 class Part(msgspec.Struct, frozen=True):
     """One processor's part of an operator.
 
-    ``ms`` alone; ``bytes`` of DRAM traffic; ``extra_ms`` for layout changes, copies and reading from afar before it;
-    ``after``: numbers of the operators whose part on the *other* processor must have ended.
+    ``ms`` alone; ``bytes`` of DRAM traffic; ``extra_ms`` for layout changes and reading from afar before it; ``after``:
+    numbers of the operators whose part on the *other* processor must have ended; ``moves``: the ms that what each of these
+    made takes to this processor's memory, empty where memory is unified.
     """
 
     ms: float
     bytes: float = 0.0
     extra_ms: float = 0.0
     after: tuple[int, ...] = ()
+    moves: tuple[float, ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -59,9 +61,11 @@ def simulate(steps: Sequence[Step], sharing: TransferCost) -> Times:
     cpu_parts, gpu_parts = _parts([step.cpu for step in steps]), _parts([step.gpu for step in steps])
     cpu_ends, gpu_ends = ([None if s.cpu else 0.0 for s in steps], [None if s.gpu else 0.0 for s in steps])
     cpu_starts, gpu_starts = [0.0] * len(steps), [0.0] * len(steps)
-    factors, feed_ms = sharing.contention.factors, sharing.feed_ms
-    fed = list(itertools.accumulate((step.gpu is not None for step in steps), initial=0))
-    enqueued, signalled = 0, set[int]()
+    factors = sharing.contention.factors
+    # What the CPU has enqueued, in ms of its time.
+    fed = list(itertools.accumulate((_feed_ms(step, sharing) for step in steps), initial=0.0))
+    enqueued, signalled = 0.0, set[int]()
+    to_cpu, to_gpu = _Lane(), _Lane()
     c_at = g_at = 0
     # End of a processor's last part; start of its current part; time left of that, alone.
     c_free, g_free = 0.0, sharing.start_ms if gpu_parts else 0.0
@@ -71,20 +75,20 @@ def simulate(steps: Sequence[Step], sharing: TransferCost) -> Times:
     while True:
         if not c_ready and c_at < len(cpu_parts):
             c_index, part, c_traffic = cpu_parts[c_at]
-            come = _last(part.after, gpu_ends)
+            come = to_cpu.arrival(part, gpu_ends) if part.moves else _last(part.after, gpu_ends)
             if come is not None:
                 c_ready = c_new = True
                 c_begin, c_left = c_free, part.ms + part.extra_ms
                 if fed[c_index + 1] > enqueued:
                     # It enqueues the GPU's kernels up to this operator, and then may wait.
-                    c_begin += feed_ms * (fed[c_index + 1] - enqueued)
+                    c_begin += fed[c_index + 1] - enqueued
                     enqueued = fed[c_index + 1]
                 if come > c_begin:
                     c_waited += come - c_begin
                     c_begin = come + sharing.wait_cpu_ms
         if not g_ready and g_at < len(gpu_parts):
             g_index, part, g_traffic = gpu_parts[g_at]
-            come = _last(part.after, cpu_ends)
+            come = to_gpu.arrival(part, cpu_ends) if part.moves else _last(part.after, cpu_ends)
             if come is not None:
                 g_ready = g_new = True
                 g_begin, g_left = g_free, part.ms + part.extra_ms
@@ -95,11 +99,12 @@ def simulate(steps: Sequence[Step], sharing: TransferCost) -> Times:
                     g_begin = come + sharing.wait_gpu_ms
                     for i in part.after:
                         # Releasing a sleeping GPU costs CPU time, unless something else woke it.
-                        if cpu_ends[i] == come and i not in signalled:
+                        end = cpu_ends[i]
+                        if (end == come or part.moves) and i not in signalled:
                             signalled.add(i)
                             if not c_ready:
                                 c_free += sharing.signal_ms
-                            elif c_begin >= come:
+                            elif end is not None and c_begin >= end:
                                 c_begin += sharing.signal_ms
         # Both work, or one works until it is done or the other begins.  An infinite part ends at infinity; what is left of
         # it is NaN then.
@@ -136,9 +141,37 @@ def simulate(steps: Sequence[Step], sharing: TransferCost) -> Times:
     unfinished = [index for index, _, _ in (*cpu_parts[c_at:], *gpu_parts[g_at:])]
     if unfinished:
         raise ValueError(f"the parts of operators {unfinished} wait for each other")
-    c_free += feed_ms * (fed[-1] - enqueued)
+    c_free += fed[-1] - enqueued
     ends = tuple((c or 0.0, g or 0.0) for c, g in zip(cpu_ends, gpu_ends, strict=True))
     return Times(max(c_free, g_free), ends, (c_waited, g_waited), tuple(zip(cpu_starts, gpu_starts, strict=True)))
+
+
+class _Lane:
+    """Moves to one processor's memory, one after the other and beside both processors' work.
+
+    What an operator made moves once, however many parts need it.
+    """
+
+    def __init__(self) -> None:
+        self._free_ms, self._arrived = 0.0, dict[int, float]()
+
+    def arrival(self, part: Part, ends: Sequence[float | None]) -> float | None:
+        """When the last of what ``part`` needs is there; None while it is not made."""
+        last = 0.0
+        for i, move in zip(part.after, part.moves, strict=True):
+            if i not in self._arrived:
+                end = ends[i]
+                if end is None:
+                    return None
+                self._free_ms = self._arrived[i] = max(end, self._free_ms) + move
+            last = max(last, self._arrived[i])
+        return last
+
+
+def _feed_ms(step: Step, sharing: TransferCost) -> float:
+    """The CPU's time to enqueue what the GPU does for an operator."""
+    kernel = sharing.feed_ms if step.gpu is not None else 0.0
+    return kernel + sharing.move_feed_ms * sum(len(part.moves) for part in (step.cpu, step.gpu) if part is not None)
 
 
 def _parts(parts: Sequence[Part | None]) -> list[tuple[int, Part, float]]:

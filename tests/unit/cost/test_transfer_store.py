@@ -53,3 +53,11 @@ def test_what_is_usual_is_each_costs_median_of_the_last_looks(tmp_path: Path) ->
     for _ in range(NEWEST):
         save_transfer_cost(store, "phone", "b", SECOND)
     assert load_usual_transfer_cost(store, "phone", "b") == SECOND
+
+
+def test_moves_that_an_older_version_measured_count_in_both_directions(tmp_path: Path) -> None:
+    store = tmp_path / "records.sqlite"
+    for cost in (TransferCost(copy_ms_per_mb=0.5), TransferCost(to_cpu_ms_per_mb=0.25, to_gpu_ms_per_mb=1.0)):
+        save_transfer_cost(store, "phone", "b", cost)
+    found = load_usual_transfer_cost(store, "phone", "b")
+    assert found == TransferCost(to_cpu_ms_per_mb=0.25, to_gpu_ms_per_mb=0.5)

@@ -40,3 +40,14 @@ def test_stored_costs_of_older_versions_load_and_wrong_ones_do_not() -> None:
     for wrong in ("", "{", '{"wait_cpu_ms": -1}', '{"unknown": 1}', '{"wait_cpu_ms": null}'):
         with pytest.raises(msgspec.DecodeError):
             msgspec.json.decode(wrong, type=TransferCost)
+
+
+def test_moves_cost_by_direction_and_those_of_older_versions_either_way() -> None:
+    cost = TransferCost(0.0, 0.0, to_cpu_ms_per_mb=1.0, to_gpu_ms_per_mb=3.0, relayout_ms_per_mb=0.0)
+    assert cost.move_ms(2e6, 1e6) == pytest.approx(5.0)
+    assert cost.bytes_ms(np.array([2e6]), np.array([1e6]), NONE) == pytest.approx(5.0)
+    older = TransferCost(0.0, 0.0, copy_ms_per_mb=2.0)
+    assert older.move_ms(1e6, 0.0) == older.move_ms(0.0, 1e6) == pytest.approx(2.0)
+    told = older.by_direction()
+    assert (told.copy_ms_per_mb, told.to_cpu_ms_per_mb, told.to_gpu_ms_per_mb) == (0.0, 2.0, 2.0)
+    assert told.by_direction() == told

@@ -83,3 +83,17 @@ def test_growth_is_that_of_the_sum_if_one_operator_moves() -> None:
 
     grown = [total((0, 0, value, 1, 0)) - total((0, 0, 0, 1, 0)) for value in (0, 1)]
     np.testing.assert_allclose(costs.growth((0, 0, 0, 1, 0))[2], grown)
+
+
+def test_what_crosses_between_two_memories_moves_by_its_direction_in_the_simulated_run() -> None:
+    graph, options = two_branches()
+    whole = [[c.placement.on for c in options[o.id]] for o in graph.operators]
+    choice = tuple(on.index("cpu" if node % 2 else "gpu") for node, on in enumerate(whole))
+
+    def total(**rates: float) -> float:
+        return build_costs(graph, options, TransferCost(0.0, 0.0, **rates), legal(graph)).simulate(choice).total_ms
+
+    alike = total(to_cpu_ms_per_mb=1e3, to_gpu_ms_per_mb=1e3)
+    assert alike == total(copy_ms_per_mb=1e3), "what older versions measured is either direction"
+    assert total() < total(to_cpu_ms_per_mb=1e3) <= alike
+    assert total() < total(to_gpu_ms_per_mb=1e3) <= alike

@@ -94,3 +94,28 @@ def test_what_takes_for_ever_ends_at_infinity() -> None:
 def test_parts_that_wait_for_each_other_are_refused() -> None:
     with pytest.raises(ValueError, match="wait for each other"):
         simulate([Step(cpu=Part(1.0, after=(1,))), Step(gpu=Part(1.0, after=(0,)))], FREE)
+
+
+def test_a_move_goes_on_beside_both_processors_and_its_reader_waits_for_its_end() -> None:
+    steps = [Step(cpu=Part(1.0), gpu=Part(3.0)), Step(gpu=Part(1.0, after=(0,), moves=(1.5,)))]
+    assert simulate(steps, FREE).ends[1][1] == pytest.approx(4.0), "it ended while the GPU worked"
+    slow = [steps[0], Step(gpu=Part(1.0, after=(0,), moves=(2.5,)))]
+    cost = TransferCost(0.0, wait_gpu_ms=0.25)
+    assert simulate(slow, cost).ends[1][1] == pytest.approx(1.0 + 2.5 + 0.25 + 1.0)
+    assert simulate(slow, cost).waited_ms == pytest.approx((0.0, 0.5))
+
+
+def test_moves_of_one_direction_follow_each_other_and_what_has_moved_moves_no_more() -> None:
+    made = [Step(cpu=Part(1.0)), Step(cpu=Part(1.0))]
+    both = Step(gpu=Part(1.0, after=(0, 1), moves=(3.0, 2.0)))
+    assert simulate([*made, both], FREE).total_ms == pytest.approx(1.0 + 3.0 + 2.0 + 1.0)
+    again = Step(gpu=Part(1.0, after=(0,), moves=(3.0,)))
+    assert simulate([*made, both, again], FREE).total_ms == pytest.approx(8.0)
+    back = Step(cpu=Part(1.0, after=(2,), moves=(4.0,)))
+    assert simulate([*made, both, back, again], FREE).total_ms == pytest.approx(12.0), "the other way is another one"
+
+
+def test_enqueueing_a_move_takes_the_cpus_time() -> None:
+    steps = [Step(gpu=Part(1.0)), Step(cpu=Part(1.0, after=(0,), moves=(0.0,)))]
+    cost = TransferCost(0.0, 0.0, feed_ms=0.125, move_feed_ms=2.0)
+    assert simulate(steps, cost).total_ms == pytest.approx(0.125 + 2.0 + 1.0)

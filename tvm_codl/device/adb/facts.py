@@ -6,6 +6,7 @@ The text of files in /proc and /sys is parsed by the same code as on the referen
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import msgspec
 
@@ -89,10 +90,14 @@ def _unknown(value: object) -> bool:
     return value is not False and value in ("", 0, ())
 
 
-def profile_to_yaml(profile: DeviceProfile) -> str:
-    """One line for each known fact; clusters and caches as lists."""
+def known_facts(facts: msgspec.Struct) -> dict[str, Any]:
+    """What is known, by name."""
     # msgspec leaves defaults out already; False is a fact where True is the default.
-    facts = {name: value for name, value in msgspec.to_builtins(profile).items() if not _unknown(value) and value != []}
+    return {name: value for name, value in msgspec.to_builtins(facts).items() if not _unknown(value) and value != []}
+
+
+def facts_to_yaml(facts: dict[str, Any]) -> str:
+    """One line for each fact; clusters and caches as lists."""
     return msgspec.yaml.encode(facts).decode()
 
 

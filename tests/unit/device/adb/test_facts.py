@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tvm_codl.device.adb.connection import AdbEntry
-from tvm_codl.device.adb.facts import merge_profiles, profile_to_yaml, read_shell_profile
+from tvm_codl.device.adb.facts import facts_to_yaml, known_facts, merge_profiles, read_shell_profile
 from tvm_codl.device.facts_file import parse_facts
 from tvm_codl.device.profile import Cache, Cluster, DeviceProfile
 from tvm_codl.device.soc import Soc
@@ -117,7 +117,7 @@ def test_files_that_were_not_asked_for_are_ignored() -> None:
 def test_a_phone_that_says_nothing_is_named_by_adb() -> None:
     profile = profile_of("", "")
     assert (profile.name, profile.arch, profile.cpu_target) == ("Model", "", "llvm")
-    assert yaml.safe_load(profile_to_yaml(profile)) == {
+    assert yaml.safe_load(facts_to_yaml(known_facts(profile))) == {
         "name": "Model",
         "cpu_target": "llvm",
         "gpu_target": "opencl -device=mali",
@@ -127,7 +127,7 @@ def test_a_phone_that_says_nothing_is_named_by_adb() -> None:
 @settings(max_examples=examples(50))
 @given(st.lists(st.sampled_from(cpu_text().splitlines()) | st.text(max_size=40)), st.text(max_size=400))
 def test_whatever_it_says_is_a_profile_or_nothing(lines: list[str], rest: str) -> None:
-    text = profile_to_yaml(profile_of("\n".join(lines), REST + rest))
+    text = facts_to_yaml(known_facts(profile_of("\n".join(lines), REST + rest)))
     assert isinstance(yaml.safe_load(text), dict)
 
 
@@ -141,9 +141,9 @@ def test_the_server_knows_better_and_the_shell_fills_in() -> None:
     both = merge_profiles(shell, server)
     assert (both.name, both.gpu_name, both.cpu_cores, both.build_id) == ("phone", "QUALCOMM Adreno(TM)", (4, 5), "abc")
     assert (both.cpu_name, both.clusters, both.gpu_mhz) == ("msmnile", shell.clusters, 585)
-    told = yaml.safe_load(profile_to_yaml(both))
+    told = yaml.safe_load(facts_to_yaml(known_facts(both)))
     assert told["memory_kind"] == "unified"
     discrete = msgspec.structs.replace(both, memory_kind="discrete", unified_memory=False)
     for profile in (both, discrete):
-        assert msgspec.convert(yaml.safe_load(profile_to_yaml(profile)), DeviceProfile) == profile
+        assert msgspec.convert(yaml.safe_load(facts_to_yaml(known_facts(profile))), DeviceProfile) == profile
     assert parse_facts(both.soc.to_yaml(), Soc, "text", "") == both.soc

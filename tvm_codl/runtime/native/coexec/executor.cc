@@ -1,7 +1,5 @@
 #include "executor.h"
 
-#include <opencl_common.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -13,16 +11,6 @@ using tvm::runtime::DataType;
 using tvm::runtime::Module;
 
 namespace {
-
-OpenCLDevice FindDevice(int id) {
-  auto* workspace = tvm::runtime::cl::OpenCLWorkspace::Global();
-  workspace->Init();
-  if (id < 0 || static_cast<size_t>(id) >= workspace->devices.size()) {
-    throw std::runtime_error("there is no OpenCL device " + std::to_string(id) + " of version 1.2 or later");
-  }
-  const cl_device_id device = workspace->devices[static_cast<size_t>(id)];
-  return {workspace->contexts[workspace->device_to_platform[device]], device, id};
-}
 
 std::string Describe(const std::vector<int64_t>& shape) {
   std::string text = "[";

@@ -9,14 +9,6 @@ namespace {
 
 constexpr size_t kZerosAtOnce = size_t{1} << 20;
 
-template <typename T>
-T Info(cl_device_id device, cl_device_info what) {
-  T value{};
-  // A driver older than the question answers with an error: that is a "no".
-  if (clGetDeviceInfo(device, what, sizeof(value), &value, nullptr) != CL_SUCCESS) return T{};
-  return value;
-}
-
 size_t RoundUp(int64_t bytes) {
   return static_cast<size_t>((bytes + kCpuAlignment - 1) / kCpuAlignment * kCpuAlignment);
 }

@@ -12,14 +12,9 @@
 #include <vector>
 
 #include "cl_handle.h"
+#include "device.h"
 
 namespace tvm_codl {
-
-struct OpenCLDevice {
-  cl_context context = nullptr;
-  cl_device_id device = nullptr;
-  int id = 0;
-};
 
 // Thread-safe.  Places stay valid as long as the store lives.
 class WeightStore {
