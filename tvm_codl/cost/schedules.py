@@ -66,7 +66,7 @@ class Scheduler:
 
     def __init__(self, tunings: Tunings, serves: Serves, gpu: Gpu) -> None:
         self.processor, self.lanes = serves.processor, serves.lanes
-        self.threads = gpu.group if serves.processor == "gpu" else 1
+        self.gpu = gpu if serves.processor == "gpu" else Gpu()
         self._families = tunings.by_family(serves)
 
     def schedules(self, table: Table) -> Schedules:
@@ -95,7 +95,7 @@ class Scheduler:
         parts = _rows(table["batch"], table["in_w"], channels_in, np.where(packs, 0, lanes), *_window(table))
         families = [conv2d_family(*part) for part in parts]
         filled = -(-channels // lanes) * lanes
-        problem = register_tiles.Problem(rows, columns, filled, depth, channels_in, lanes, self.threads)
+        problem = register_tiles.Problem(rows, columns, filled, depth, channels_in, lanes, self.gpu)
         tiled = self._tiled(problem, families, rows, channels, _exact(table))
         return {**tiled, "task": CONVOLUTION, "extra": extra, "packs": packs}
 
@@ -106,7 +106,7 @@ class Scheduler:
         lanes = vectors.lanes_for(channels, self.lanes)
         families = [dense_family(*part) for part in _rows(depth, lanes)]
         # A product's rows are the columns of its tiles.
-        problem = register_tiles.Problem(np.ones_like(rows), rows, channels, depth, depth, lanes, self.threads)
+        problem = register_tiles.Problem(np.ones_like(rows), rows, channels, depth, depth, lanes, self.gpu)
         tiled = self._tiled(problem, families, rows, channels, np.zeros((len(rows), 3), dtype=np.int64))
         return {**tiled, "task": PRODUCT, "extra": extra}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import tvm
 
-from tvm_codl.kernels.gpu import LOCAL_KINDS, Gpu, kind_in
+from tvm_codl.kernels.gpu import LOCAL_KINDS, PHONES, Gpu, kind_in
 from tvm_codl.kernels.tiles.vectors import register_lanes
 
 CPU_KEY = "codl_cpu"
@@ -86,6 +86,11 @@ def group_size(target: tvm.target.Target) -> int:
 
 def is_gpu(target: tvm.target.Target) -> bool:
     return "gpu" in target.keys
+
+
+def is_phone(target: tvm.target.Target) -> bool:
+    """Whether it is a phone's GPU, and not a CPU that plays one."""
+    return is_gpu(target) and gpu_of(target).kind in PHONES
 
 
 def with_images(gpu: tvm.target.Target) -> tvm.target.Target:

@@ -8,13 +8,15 @@ import tvm
 from tvm import relay, topi
 
 from tvm_codl.kernels.schedules.conv2d import lanes_for, packing
-from tvm_codl.kernels.target import KEY, vector_lanes
+from tvm_codl.kernels.target import KEY, is_phone, vector_lanes
 from tvm_codl.kernels.tiles import vectors
 
 
 @topi.nn.conv2d_alter_layout.register(KEY)
 def _pack_conv2d(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> relay.Expr | None:
-    """HWIO weights become OHWI{v}o."""
+    """HWIO weights become OHWI{v}o.  A phone's GPU reads them as they are: neighbouring vectors of channels are adjacent."""
+    if is_phone(tvm.target.Target.current()):
+        return None
     if (attrs.data_layout, attrs.kernel_layout) != ("NHWC", "HWIO") or int(attrs.groups) != 1:
         return None
     if any(t.dtype != "float32" for t in tinfos):

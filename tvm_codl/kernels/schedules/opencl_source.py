@@ -11,7 +11,8 @@ import re
 
 import tvm
 
-from tvm_codl.kernels.target import GPU_KEY
+from tvm_codl.kernels.schedules.opencl_pointers import advancing
+from tvm_codl.kernels.target import GPU_KEY, is_phone
 
 _PREAMBLE = """\
 #ifndef CODL_VECTORS
@@ -45,6 +46,12 @@ _TYPED = re.compile(r"\bselect\(|\(u?int\d*\)|\bint\d+ ")
 _LOAD = re.compile(r"\bvload(2|4|8|16)\(0, (\w+) \+ ")
 _STORE = re.compile(r"\bvstore(2|4|8|16)\((.*), 0, (\w+) \+ (.*)\);$", re.MULTILINE)
 
+_PUT_FOUR = re.compile(r"^ *(?:codl_put4\(.*, |vstore4\(.*, 0, )(\w+) \+ (\d+)\);$", re.MULTILINE)
+_FLOATS = re.compile(r"^ +(float|half) (\w+)\[(\d+)\];$", re.MULTILINE)
+#: What a schedule leaves in the source of a kernel (a pragma ``import_c``): its group.
+GROUP_NOTE = re.compile(r"// codl group (\d+) (\d+) (\d+)\n")
+_DEFINITION = re.compile(r"^(__kernel) (void [^;{]*\{)$", re.MULTILINE)
+
 
 def direct_vectors(source: str) -> str:
     """``source`` with the vector accesses to its float parameters and private arrays written as casts."""
@@ -69,6 +76,42 @@ def direct_vectors(source: str) -> str:
     return _PREAMBLE.format(direct=direct, plain=plain) + text
 
 
+def vectors_of_four(source: str) -> str:
+    """``source`` with private arrays that are filled by vectors of four as arrays of such vectors.
+
+    Compilers need not find out then that all their elements can be registers.
+    """
+    filled = {name for name, at in _PUT_FOUR.findall(source) if int(at) % 4 == 0}
+    for kind, name, size in _FLOATS.findall(source):
+        others = len(re.findall(rf"\b{name}\b", source)) - len(re.findall(rf"\b{name}\[\d+\]", source))
+        puts = [int(at) for found, at in _PUT_FOUR.findall(source) if found == name]
+        if name not in filled or int(size) % 4 or others != len(puts) or any(at % 4 for at in puts):
+            continue
+        source = source.replace(f"{kind} {name}[{size}];", f"{kind}4 {name}[{int(size) // 4}];")
+        source = re.sub(
+            rf"(?<!{kind}4 )\b{name}\[(\d+)\]", lambda m: f"{name}[{int(m[1]) // 4}].s{int(m[1]) % 4}", source
+        )
+        source = re.sub(
+            rf"^( *)(?:codl_put4\((.*), |vstore4\((.*), 0, ){name} \+ (\d+)\);$",
+            lambda m: f"{m[1]}{name}[{int(m[4]) // 4}] = {m[2] or m[3]};",
+            source,
+            flags=re.MULTILINE,
+        )
+    return source
+
+
+def sized(source: str) -> str:
+    """``source`` whose kernel says the group that it is launched with, where its schedule left a note of it."""
+    note = GROUP_NOTE.search(source)
+    if note is None:
+        return source
+    attribute = f"__attribute__((reqd_work_group_size({note[1]}, {note[2]}, {note[3]})))"
+    return _DEFINITION.sub(rf"\1 {attribute} \2", GROUP_NOTE.sub("", source))
+
+
 @tvm.register_func("tvm_callback_opencl_postproc", override=True)
 def _rewrite(source: str, target: tvm.target.Target) -> str:
-    return direct_vectors(source) if GPU_KEY in target.keys else source
+    if GPU_KEY not in target.keys:
+        return source
+    text = direct_vectors(source)
+    return sized(advancing(vectors_of_four(text))) if is_phone(target) else text
