@@ -13,6 +13,7 @@ import json
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -80,7 +81,7 @@ def judge(kernels: Sequence[Kernel], name: str, compiler: Compiler) -> dict[str,
 
 
 def emitted(
-    networks: dict[str, Prepared], names: Iterable[str], only: str, dtype: str, images: bool
+    networks: dict[str, Prepared], names: Iterable[str], dtype: str, images: bool
 ) -> dict[str, list[Kernel]]:
     """The kernels of all networks by GPU; GPUs that our kernels cannot tell apart share them."""
     by_kind: dict[Gpu, list[Kernel]] = {}
@@ -93,11 +94,18 @@ def emitted(
                 msgspec.structs.replace(kernel, name=f"{model}/{kernel.name}")
                 for model, prepared in networks.items()
                 for kernel in kernels_of(prepared, gpu, dtype, side)
-                if re.search(only, kernel.name)
             ]
             by_kind[gpu] = sorted(found, key=lambda kernel: -kernel.flops)
         result[name] = by_kind[gpu]
     return result
+
+
+def chosen(kernels: Sequence[Kernel], only: str, least: float) -> list[Kernel]:
+    """Those whose name has ``only``, and at least this share of their network's FLOPs."""
+    totals: Counter[str] = Counter()
+    for kernel in kernels:
+        totals[kernel.name.split("/")[0]] += kernel.flops
+    return [k for k in kernels if re.search(only, k.name) and k.flops >= least * totals[k.name.split("/")[0]]]
 
 
 def show(result: dict[str, Any], before: dict[str, Any] | None) -> None:
@@ -125,6 +133,7 @@ def _cell(now: dict[str, Any], before: dict[str, Any] | None, name: str) -> str:
 @click.option("--gpu", "gpus", multiple=True, default=("mali-g78",), show_default=True, help="As stats.sh names it.")
 @click.option("--compiler", type=click.Path(path_type=Path), required=True, help="The folder of stats.sh.")
 @click.option("--only", default="", metavar="REGEX", help="Kernels whose name has this.")
+@click.option("--least", default=0.0, help="Kernels of at least this share of a network's FLOPs.")
 @click.option("--dtype", type=click.Choice(["float32", "float16"]), default="float32")
 @click.option("--images", is_flag=True, help="Weights in images, on Adreno.")
 @click.option("--against", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="An earlier --json.")
@@ -134,6 +143,7 @@ def main(
     gpus: tuple[str, ...],
     compiler: Path,
     only: str,
+    least: float,
     dtype: str,
     images: bool,
     against: Path | None,
@@ -146,7 +156,8 @@ def main(
             gpu_of(name)
         sources = [m if ":" in m or Path(m).exists() else f"zoo:{m}" for m in models]
         networks = {Path(m.removeprefix("zoo:")).stem: prepare(load_model(m)) for m in sources}
-        found = emitted(networks, gpus, only, dtype, images)
+        found = emitted(networks, gpus, dtype, images)
+        found = {name: chosen(kernels, only, least) for name, kernels in found.items()}
         results = [judge(found[name], name, offline) for name in gpus]
     except CodlError as error:
         click.echo(str(error), err=True)

@@ -25,10 +25,10 @@ LOCAL_KINDS = frozenset({"adreno", "local"})
 #: for each work-item at half occupancy, Adreno holds fewest waves beyond about as many, discrete GPUs twice as many.
 _REGISTERS: Mapping[str, int] = {
     "played": 512,
-    "bifrost": 56,
-    "valhall": 56,
-    "adreno": 56,
-    "mobile": 56,
+    "bifrost": 48,
+    "valhall": 48,
+    "adreno": 48,
+    "mobile": 48,
     "local": 128,
 }
 _WARPS: Mapping[str, int] = {"played": 1, "bifrost": 8, "valhall": 16, "adreno": 64, "mobile": 16, "local": 32}

@@ -25,6 +25,8 @@ CONV2D, DEPTHWISE, DENSE = "conv2d_nhwc.codl", "depthwise_conv2d_nhwc.codl", "de
 BATCH_MATMUL = "batch_matmul.codl"
 TASKS = (CONV2D, DEPTHWISE, DENSE, BATCH_MATMUL)
 KEY = "codl"
+#: float32 in the widest vector.
+WIDEST = 16
 #: The logs that ship with the package.
 SHIPPED = Path(tvm_codl.kernels.tuned.__file__).parent
 
@@ -169,7 +171,7 @@ def place_of(task: str, args: Sequence[Any]) -> Place:
     data, weight = args[0][1], args[1][1]
     if task == DENSE:
         lanes = weight[2] if len(weight) == 3 else 0
-        return Place(dense_family(data[1], lanes), (data[0], weight[0] * max(1, lanes)))
+        return Place(dense_family(data[1], dense_lanes(lanes)), (data[0], weight[0] * max(1, lanes)))
     if task == BATCH_MATMUL:
         transpose_a, transpose_b = bool(args[2]), bool(args[3])
         k, m = data[1:] if transpose_a else data[:0:-1]
@@ -194,6 +196,11 @@ def conv2d_family(batch: int, width: int, channels_in: int, lanes: int, *window:
 
 def depthwise_family(batch: int, width: int, many: int, *window: int) -> Family:
     return (DEPTHWISE, batch, width, many, *window)
+
+
+def dense_lanes(lanes: int) -> int:
+    """What a family says of weights (N/v, K, v): 0 where ``lanes`` v are no vector but all that there are, as on phones."""
+    return lanes if lanes <= WIDEST else 0
 
 
 def dense_family(depth: int, lanes: int) -> Family:

@@ -31,10 +31,11 @@ def _pack_conv2d(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> relay.E
 
 @topi.nn.dense_alter_layout.register(KEY)
 def _pack_dense(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> relay.Expr | None:
-    """(N, K) weights become NC{v}n."""
+    """(N, K) weights become NC{v}n; on a phone's GPU one block of all, (1, K, N)."""
     if any(t.dtype != "float32" for t in tinfos):
         return None
-    lanes = lanes_for(int(tinfos[1].shape[0]))
+    units = int(tinfos[1].shape[0])
+    lanes = units if is_phone(tvm.target.Target.current()) else lanes_for(units)
     return relay.nn.contrib_dense_pack(*inputs, f"NC{lanes}n", None, out_type.dtype)
 
 

@@ -12,6 +12,9 @@ import re
 
 _PARAMETER = re.compile(r"__global (?:const )?(\w+)\* restrict (\w+)")
 _LOOP = re.compile(r"^( *)for \(int (\w+) = 0; \2 < \d+; \+\+\2\) \{$")
+_SHORT = re.compile(r"< (\d\d?); ")
+#: 0, as no grid has 2^31 groups.
+_NOTHING = "(convert_int(get_num_groups(0)) >> 31)"
 _ANY_LOOP = re.compile(r"^ *(for|while) \(")
 #: The start of a load of one element, or of a vector of them.
 _LOAD = re.compile(r"\b(\w+)\[|\b(?:codl_load\d+\(|vload\d+\(0, )(\w+) \+ ")
@@ -56,6 +59,11 @@ class _Loop:
             for (name, start, _), pointer in self.pointers.items()
         ]
         steps = [f"{self.indent}  {pointer} += {step};" for (_, _, step), pointer in self.pointers.items()]
+        # Written out, a short loop loads all it needs at once, and registers spill.  Compilers that do not know the pragma
+        # (Mesa's) must not know the number of turns.
+        if starts:
+            starts.append(f"{self.indent}#pragma unroll 1")
+            head = _SHORT.sub(rf"< \1 + {_NOTHING}; ", head)
         return [*starts, head, *moved, *steps, f"{self.indent}}}"]
 
     def _line(self, line: str) -> str:

@@ -12,7 +12,7 @@ import re
 import tvm
 
 from tvm_codl.kernels.schedules.opencl_pointers import advancing
-from tvm_codl.kernels.target import GPU_KEY, is_phone
+from tvm_codl.kernels.target import GPU_KEY
 
 _PREAMBLE = """\
 #ifndef CODL_VECTORS
@@ -48,7 +48,7 @@ _STORE = re.compile(r"\bvstore(2|4|8|16)\((.*), 0, (\w+) \+ (.*)\);$", re.MULTIL
 
 _PUT_FOUR = re.compile(r"^ *(?:codl_put4\(.*, |vstore4\(.*, 0, )(\w+) \+ (\d+)\);$", re.MULTILINE)
 _FLOATS = re.compile(r"^ +(float|half) (\w+)\[(\d+)\];$", re.MULTILINE)
-#: What a schedule leaves in the source of a kernel (a pragma ``import_c``): its group.
+#: What the schedule of a phone's inner kernel leaves in its source (a pragma ``import_c``): its group.
 GROUP_NOTE = re.compile(r"// codl group (\d+) (\d+) (\d+)\n")
 _DEFINITION = re.compile(r"^(__kernel) (void [^;{]*\{)$", re.MULTILINE)
 
@@ -101,11 +101,9 @@ def vectors_of_four(source: str) -> str:
 
 
 def sized(source: str) -> str:
-    """``source`` whose kernel says the group that it is launched with, where its schedule left a note of it."""
-    note = GROUP_NOTE.search(source)
-    if note is None:
-        return source
-    attribute = f"__attribute__((reqd_work_group_size({note[1]}, {note[2]}, {note[3]})))"
+    """``source`` whose kernel says the group that it is launched with, of which its schedule left a note."""
+    group = ", ".join(GROUP_NOTE.findall(source)[0])
+    attribute = f"__attribute__((reqd_work_group_size({group})))"
     return _DEFINITION.sub(rf"\1 {attribute} \2", GROUP_NOTE.sub("", source))
 
 
@@ -114,4 +112,4 @@ def _rewrite(source: str, target: tvm.target.Target) -> str:
     if GPU_KEY not in target.keys:
         return source
     text = direct_vectors(source)
-    return sized(advancing(vectors_of_four(text))) if is_phone(target) else text
+    return sized(advancing(vectors_of_four(text))) if GROUP_NOTE.search(text) else text
