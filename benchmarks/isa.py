@@ -23,8 +23,8 @@ os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 
 import click
 import msgspec
-from isa_compiler import Compiler, Judged
-from isa_kernels import Kernel, kernels_of
+from isa_compiler import Compiler, Kernel, weighted
+from isa_kernels import kernels_of
 
 from tvm_codl.cli.output import print_json
 from tvm_codl.errors import CodlError, UserError
@@ -52,25 +52,6 @@ def enough(kernel: Kernel, gpu: Gpu) -> bool:
     return x * y * z >= min(gpu.warp, kernel.items)
 
 
-def weighted(judged: Sequence[Judged], whole: Sequence[bool]) -> dict[str, Any]:
-    """By FLOPs: averages over the kernels that have the figure, ``bound`` as shares.  ``spills`` is the sum, ``group`` the
-    share of all kernels, each counted once, that are ``whole``: of at least a warp."""
-
-    def mean(name: str) -> float | None:
-        having = [(k.flops, getattr(k, name)) for k in judged if getattr(k, name) is not None]
-        total = sum(flops for flops, _ in having)
-        return round(sum(flops * value for flops, value in having) / total, 3) if total else None
-
-    total = max(sum(k.flops for k in judged), 1)
-    bounds = {k.bound for k in judged if k.flops}
-    return {
-        "spills": sum(k.spills for k in judged),
-        **{name: mean(name) for name in ("occupancy", "fma_share", "loads_per_128_fma")},
-        "bound": {b: round(sum(k.flops for k in judged if k.bound == b) / total, 3) for b in sorted(bounds)},
-        "group": round(sum(whole) / max(len(whole), 1), 3),
-    }
-
-
 def judge(kernels: Sequence[Kernel], name: str, compiler: Compiler) -> dict[str, Any]:
     """The JSON of one GPU."""
     gpu = gpu_of(name)
@@ -80,9 +61,7 @@ def judge(kernels: Sequence[Kernel], name: str, compiler: Compiler) -> dict[str,
     return {"gpu": name, "kernels": [msgspec.to_builtins(k) for k in judged], "weighted": weighted(judged, whole)}
 
 
-def emitted(
-    networks: dict[str, Prepared], names: Iterable[str], dtype: str, images: bool
-) -> dict[str, list[Kernel]]:
+def emitted(networks: dict[str, Prepared], names: Iterable[str], dtype: str, images: bool) -> dict[str, list[Kernel]]:
     """The kernels of all networks by GPU; GPUs that our kernels cannot tell apart share them."""
     by_kind: dict[Gpu, list[Kernel]] = {}
     result = {}

@@ -7,11 +7,11 @@ import json
 import re
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from isa_kernels import Kernel
 
 from tvm_codl.errors import UserError, WorkplaceError
 from tvm_codl.paths import cache_dir
@@ -21,6 +21,19 @@ FMAS = 128
 #: Seconds; the largest kernels take ten.
 PATIENCE = 120
 _ENTRY = re.compile(r"__kernel (__attribute__\(\(reqd_work_group_size\([^)]*\)\)\) )?void \w+")
+
+
+class Kernel(msgspec.Struct, frozen=True):
+    """One kernel of a network.  ``flops`` are of all its calls in one run, tails that are computed and not stored included.
+
+    ``group`` is the work-group by dimension, ``items`` the work-items of one call.
+    """
+
+    name: str
+    source: str
+    flops: int
+    group: tuple[int, int, int]
+    items: int
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -97,6 +110,25 @@ class Compiler:
             raise WorkplaceError(f"the offline compiler failed for {gpu}", words, f"bash {self.script} KERNEL.cl {gpu}")
         # The driver compiles a kernel twice, for launches with an offset and, last, without: ours have none.
         return lines[-1]
+
+
+def weighted(judged: Sequence[Judged], whole: Sequence[bool]) -> dict[str, Any]:
+    """By FLOPs: averages over the kernels that have the figure, ``bound`` as shares.  ``spills`` is the sum, ``group`` the
+    share of all kernels, each counted once, that are ``whole``: of at least a warp."""
+
+    def mean(name: str) -> float | None:
+        having = [(k.flops, getattr(k, name)) for k in judged if getattr(k, name) is not None]
+        total = sum(flops for flops, _ in having)
+        return round(sum(flops * value for flops, value in having) / total, 3) if total else None
+
+    total = max(sum(k.flops for k in judged), 1)
+    bounds = {k.bound for k in judged if k.flops}
+    return {
+        "spills": sum(k.spills for k in judged),
+        **{name: mean(name) for name in ("occupancy", "fma_share", "loads_per_128_fma")},
+        "bound": {b: round(sum(k.flops for k in judged if k.bound == b) / total, 3) for b in sorted(bounds)},
+        "group": round(sum(whole) / max(len(whole), 1), 3),
+    }
 
 
 def _bound(loop: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import tvm
+from isa_compiler import Kernel
 from tvm import tir
 
 from tvm_codl.build import dataflow
@@ -28,19 +29,6 @@ _PREFIX = re.compile(r"^tvmgen_codl_gpu_(fused_)?")
 _DECLARATION = re.compile(r"^__kernel [^{;]*;\n", re.MULTILINE)
 _ARITHMETIC = (tir.Add, tir.Sub, tir.Mul, tir.Div, tir.Max, tir.Min)
 _FUNCTIONS = ("tir.exp", "tir.log", "tir.tanh", "tir.sigmoid", "tir.sqrt", "tir.rsqrt", "tir.erf", "tir.pow")
-
-
-class Kernel(msgspec.Struct, frozen=True):
-    """One kernel of a network.  ``flops`` are of all its calls in one run, tails that are computed and not stored included.
-
-    ``group`` is the work-group by dimension, ``items`` the work-items of one call.
-    """
-
-    name: str
-    source: str
-    flops: int
-    group: tuple[int, int, int]
-    items: int
 
 
 class Started(msgspec.Struct, frozen=True):

@@ -110,7 +110,9 @@ def test_groups_fill_a_warp_and_leave_no_work_item_idle_where_the_grid_divides(
     assert size <= gpu.max_group and all(side <= extent for side, extent in zip(group, grid, strict=True))
     assert size >= min(gpu.warp, math.prod(grid)) or size * 2 > gpu.warp
     if channels % gpu.warp == 0:
-        assert all(extent % side == 0 for side, extent in zip(group, grid, strict=True)) and size <= max(USUAL, gpu.warp)
+        assert all(extent % side == 0 for side, extent in zip(group, grid, strict=True)) and size <= max(
+            USUAL, gpu.warp
+        )
 
 
 def test_a_phones_tile_reads_few_vectors_for_its_multiply_adds() -> None:

@@ -10,6 +10,7 @@ from tvm.topi.nn.utils import get_pad_tuple
 from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.kernels.reuse import CONV2D as TASK
+from tvm_codl.kernels.schedules import phone_conv2d
 from tvm_codl.kernels.schedules.kernel import (
     define_tiles,
     problem_on,
@@ -18,11 +19,9 @@ from tvm_codl.kernels.schedules.kernel import (
     schedule_tile,
     tiles_of,
 )
-from tvm_codl.kernels.schedules import phone_conv2d
 from tvm_codl.kernels.schedules.window import TAG, padded
 from tvm_codl.kernels.target import is_phone, vector_lanes
 from tvm_codl.kernels.tiles import vectors, window
-
 
 
 def lanes_for(channels: int) -> int:

@@ -77,27 +77,33 @@ def direct_vectors(source: str) -> str:
 
 
 def vectors_of_four(source: str) -> str:
-    """``source`` with private arrays that are filled by vectors of four as arrays of such vectors.
+    """``source`` whose private arrays, where vectors of four fill them, are arrays of such vectors.
 
     Compilers need not find out then that all their elements can be registers.
     """
-    filled = {name for name, at in _PUT_FOUR.findall(source) if int(at) % 4 == 0}
     for kind, name, size in _FLOATS.findall(source):
-        others = len(re.findall(rf"\b{name}\b", source)) - len(re.findall(rf"\b{name}\[\d+\]", source))
+        elements = re.findall(rf"\b{name}\[\d+\]", source)
         puts = [int(at) for found, at in _PUT_FOUR.findall(source) if found == name]
-        if name not in filled or int(size) % 4 or others != len(puts) or any(at % 4 for at in puts):
-            continue
-        source = source.replace(f"{kind} {name}[{size}];", f"{kind}4 {name}[{int(size) // 4}];")
-        source = re.sub(
-            rf"(?<!{kind}4 )\b{name}\[(\d+)\]", lambda m: f"{name}[{int(m[1]) // 4}].s{int(m[1]) % 4}", source
-        )
-        source = re.sub(
-            rf"^( *)(?:codl_put4\((.*), |vstore4\((.*), 0, ){name} \+ (\d+)\);$",
-            lambda m: f"{m[1]}{name}[{int(m[4]) // 4}] = {m[2] or m[3]};",
-            source,
-            flags=re.MULTILINE,
-        )
+        uses = len(re.findall(rf"\b{name}\b", source))
+        if puts and int(size) % 4 == 0 and uses == len(elements) + len(puts) and not any(at % 4 for at in puts):
+            source = _as_vectors(source, kind, name, int(size))
     return source
+
+
+def _as_vectors(source: str, kind: str, name: str, size: int) -> str:
+    def element(match: re.Match[str]) -> str:
+        return f"{name}[{int(match[1]) // 4}].s{int(match[1]) % 4}"
+
+    def put(match: re.Match[str]) -> str:
+        return f"{match[1]}{name}[{int(match[4]) // 4}] = {match[2] or match[3]};"
+
+    declaration, stored = (
+        f"{kind} {name}[{size}];",
+        rf"^( *)(?:codl_put4\((.*), |vstore4\((.*), 0, ){name} \+ (\d+)\);$",
+    )
+    before, after = source.split(declaration)
+    after = re.sub(stored, put, re.sub(rf"\b{name}\[(\d+)\]", element, after), flags=re.MULTILINE)
+    return f"{before}{kind}4 {name}[{size // 4}];{after}"
 
 
 def sized(source: str) -> str:
