@@ -171,6 +171,9 @@ def fit(tuned: Tiles, problem: Problem, is_tuned: Any = np.True_) -> Tiles:
     fits = is_tuned & (problem.blocks % np.maximum(tuned.blocks, 1) == 0) & (tuned.columns <= problem.columns)
     columns, blocks = _best(problem, ~fits)
     columns, blocks = np.where(fits, tuned.columns, columns), np.where(fits, tuned.blocks, blocks)
+    if problem.on_phone:
+        one = np.ones_like(columns)
+        return Tiles(columns, blocks, one, one, one, one * problem.threads)
     return Tiles(
         columns=columns,
         blocks=blocks,
