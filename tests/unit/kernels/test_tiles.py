@@ -105,7 +105,7 @@ def test_groups_fill_a_warp_and_leave_no_work_item_idle_where_the_grid_divides(
     channels: int, columns: int, rows: int, kind: Kind
 ) -> None:
     gpu = usual(kind)
-    group = group_of(channels, columns, rows, gpu)
+    group = group_of((channels, columns, rows), gpu)
     size, grid = math.prod(group), (channels, columns, rows)
     assert size <= gpu.max_group and all(side <= extent for side, extent in zip(group, grid, strict=True))
     assert size >= min(gpu.warp, math.prod(grid)) or size * 2 > gpu.warp

@@ -105,7 +105,7 @@ def _split(index: str, variable: str) -> tuple[str, int, int] | None:
     step = constant = 0
     for sign, term in _terms(tree.body, 1):
         if isinstance(term, ast.Constant):
-            constant += sign * term.value
+            constant += sign * int(str(term.value))
         elif (times := _multiple(term, variable)) is not None:
             step += sign * times
         elif any(isinstance(node, ast.Name) and node.id == variable for node in ast.walk(term)):
@@ -131,5 +131,5 @@ def _multiple(node: ast.expr, variable: str) -> int | None:
         return 1 if node.id == variable else None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.right, ast.Constant):
         inner = _multiple(node.left, variable)
-        return None if inner is None else inner * int(node.right.value)
+        return None if inner is None else inner * int(str(node.right.value))
     return None

@@ -52,9 +52,9 @@ def schedule_tile(s: te.Schedule, out: te.Tensor, acc: te.Tensor, tiles: Tiles) 
     group, block = s[out].split(block, tiles.blocks * (LANES // width))
     strip, x = s[out].split(x, tiles.columns)
     above = s[out].fuse(*outer) if outer else None
-    extents = [-(-int(acc.shape[-2]) // tiles.blocks), -(-int(acc.shape[-3]) // tiles.columns)]
-    extents.append(math.prod(int(axis.dom.extent) for axis in outer))
-    sizes = group_of(*extents, gpu_of(tvm.target.Target.current()))
+    items = [-(-int(acc.shape[-2]) // tiles.blocks), -(-int(acc.shape[-3]) // tiles.columns)]
+    items.append(math.prod(int(axis.dom.extent) for axis in outer))
+    sizes = group_of((items[0], items[1], items[2]), gpu_of(tvm.target.Target.current()))
     grids, threads = [], []
     for axis, size, name in zip((group, strip, above), sizes, "xyz", strict=True):
         if axis is None:

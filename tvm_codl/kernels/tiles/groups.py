@@ -1,4 +1,4 @@
-"""Work-groups of three dimensions: by channels, by columns and by rows."""
+"""Work-groups of three dimensions."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ USUAL = 128
 #: Neighbours by channels that share inputs and read adjacent weights: more of them share less of anything else.
 ALONG = 16
 
+#: By channels, by columns and by rows.
 Group = tuple[int, int, int]
 
 
-def group_of(channels: int, columns: int, rows: int, gpu: Gpu) -> Group:
-    """The group for a grid of so many work-items by dimension, whose product ``gpu`` allows.
+def group_of(items: Group, gpu: Gpu) -> Group:
+    """The group for so many work-items by dimension, whose product ``gpu`` allows.
 
     Groups divide the grid, so that no work-item is idle; of these the fullest warps win, then the usual size, then
     neighbours along the channels.  A grid that divides into less than a warp gets groups with idle work-items.
     """
+    channels, columns, rows = items
     warp, most = gpu.warp, max(gpu.max_group, 1)
 
     def worth(group: Group) -> tuple[float, ...]:
