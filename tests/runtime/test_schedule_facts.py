@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
-from tvm_codl.cost.device import DeviceFacts
 from tvm_codl.cost.schedules import Scheduler, Schedules
 from tvm_codl.cost.table import table
 from tvm_codl.frontend.load import load_model
 from tvm_codl.graph.split import axes
 from tvm_codl.kernels.dispatch import SOURCES, scheduled
-from tvm_codl.kernels.gpu import Gpu
+from tvm_codl.kernels.gpu import Kind, usual
 from tvm_codl.kernels.register import cpu_target, gpu_target
-from tvm_codl.kernels.reuse import CONV2D, Tunings, shipped
-from tvm_codl.kernels.schedules import conv2d
+from tvm_codl.kernels.reuse import CONV2D, Serves, Tunings, shipped
+from tvm_codl.kernels.schedules import conv2d, phone_conv2d
 from tvm_codl.kernels.tiles.register_tiles import Tiles
 from tvm_codl.measure.libraries import build_batch
 from tvm_codl.measure.probe import Probe
@@ -27,9 +26,9 @@ pytestmark = pytest.mark.usefixtures("opencl")
 
 
 @pytest.mark.parametrize("records", [True, False], ids=["shipped records", "no records"])
-@pytest.mark.parametrize("processor", ["cpu", "gpu"])
+@pytest.mark.parametrize(("processor", "kind"), [("cpu", "played"), ("gpu", "played"), ("gpu", "valhall")])
 def test_pieces_run_with_the_tiles_that_were_predicted(
-    processor: Processor, records: bool, monkeypatch: pytest.MonkeyPatch
+    processor: Processor, kind: Kind, records: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[Tiles] = []
     real = conv2d.tiles_of
@@ -38,11 +37,14 @@ def test_pieces_run_with_the_tiles_that_were_predicted(
         taken.append(real(*args))
         return taken[-1]
 
-    monkeypatch.setattr(conv2d, "tiles_of", noted)
+    for module in (conv2d, phone_conv2d):
+        monkeypatch.setattr(module, "tiles_of", noted)
     graph, weights, _ = extract(load_model("zoo:small").module)
     cpu = cpu_target(lanes=16)
-    gpu = gpu_target(cpu)
-    scheduler = Scheduler(shipped() if records else Tunings(), DeviceFacts().serves(processor), Gpu())
+    facts_of_gpu = usual(kind, 16 if kind == "played" else 4)
+    gpu = gpu_target(cpu, facts_of_gpu)
+    serves = Serves(processor, facts_of_gpu.lanes, kind if processor == "gpu" else "")
+    scheduler = Scheduler(shipped() if records else Tunings(), serves, facts_of_gpu)
     compared = 0
     for operator in [o for o in graph.operators if o.kind == "conv2d"][:4]:
         # Cuts that leave whole vectors of channels, and ragged ones.

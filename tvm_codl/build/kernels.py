@@ -7,6 +7,7 @@ FoldConstant) run once.  Regions share no value, so nothing fuses across them.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,8 +71,10 @@ def memory_shape(root: Root, part: Value) -> tuple[int, ...]:
     return tuple(shape[a] for a in root.permutation())
 
 
-def compile_regions(flow: Dataflow, processor: str, target: tvm.target.Target, mod_name: str) -> Kernels | None:
-    """Builds every region of ``processor``; ``None`` without any."""
+def compile_regions(
+    flow: Dataflow, processor: str, target: tvm.target.Target, mod_name: str, passes: Sequence[Any] = ()
+) -> Kernels | None:
+    """Builds every region of ``processor``; ``None`` without any.  ``passes`` are more for ``tir.add_lower_pass``."""
     chosen = [i for i, r in enumerate(flow.regions) if r.processor == processor]
     if not chosen:
         return None
@@ -97,7 +100,7 @@ def compile_regions(flow: Dataflow, processor: str, target: tvm.target.Target, m
     mod = tvm.IRModule.from_expr(relay.Function(params, relay.Tuple(results)))
     mod = relay.transform.InferType()(mod)
     launches: dict[str, list[Launch]] = {}
-    config = {**PASS_CONFIG, "tir.add_lower_pass": [make_recorder(launches)]}
+    config = {**PASS_CONFIG, "tir.add_lower_pass": [make_recorder(launches), *passes]}
     with tvm.transform.PassContext(opt_level=3, config=config, disabled_pass=DISABLED_PASSES):
         built = relay.build(mod, target=target, mod_name=mod_name)
     weights = {name: value.numpy() for name, value in built.get_params().items()}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_codl.cost.table import Integers, Table
-from tvm_codl.kernels.gpu import Gpu
+from tvm_codl.kernels.gpu import PHONES, Gpu
 from tvm_codl.kernels.reuse import (
     ESTIMATED,
     LOCAL_CONV2D,
@@ -24,6 +24,7 @@ from tvm_codl.kernels.reuse import (
     Tunings,
     conv2d_family,
     dense_family,
+    dense_lanes,
     depthwise_family,
     nearest,
 )
@@ -71,9 +72,9 @@ class Scheduler:
     """Answers for one processor, whose kernels are those that a tuning for ``serves`` serves."""
 
     def __init__(self, tunings: Tunings, serves: Serves, gpu: Gpu) -> None:
-        self.processor, self.lanes, self.gpu = serves.processor, serves.lanes, gpu
-        self.local_memory = serves.kind == "local"
-        self.threads = gpu.group if serves.processor == "gpu" else 1
+        self.processor, self.lanes = serves.processor, serves.lanes
+        self.gpu = gpu if serves.processor == "gpu" else Gpu()
+        self.phone, self.local_memory = self.gpu.kind in PHONES, self.gpu.kind == "local"
         self._families = tunings.by_family(serves)
 
     def schedules(self, table: Table) -> Schedules:
@@ -109,11 +110,17 @@ class Scheduler:
         depth, positions = table["kernel_h"] * table["kernel_w"] * channels_in, rows * columns
         extra = vectors.missing_conv2d(table["out_c"], positions, depth, self.lanes)
         channels = table["out_c"] + extra
-        lanes, packs = vectors.packing(channels, positions, self.lanes)
-        parts = _rows(table["batch"], table["in_w"], channels_in, np.where(packs, 0, lanes), *_window(table))
+        if self.phone:
+            lanes, channels_in = np.full_like(channels, register_tiles.STEP), _whole(channels_in)
+            packs = (channels % lanes != 0) | (table["in_c"] != channels_in)
+            depth, packed = table["kernel_h"] * table["kernel_w"] * channels_in, np.zeros_like(lanes)
+        else:
+            lanes, packs = vectors.packing(channels, positions, self.lanes)
+            packed = np.where(packs, 0, lanes)
+        parts = _rows(table["batch"], table["in_w"], table["in_c"], packed, *_window(table))
         families = [conv2d_family(*part) for part in parts]
         filled = -(-channels // lanes) * lanes
-        problem = register_tiles.Problem(rows, columns, filled, depth, channels_in, lanes, self.threads)
+        problem = register_tiles.Problem(rows, columns, filled, depth, channels_in, lanes, self.gpu)
         tiled = self._tiled(problem, families, rows, channels, _exact(table))
         return {**tiled, "task": CONVOLUTION, "extra": extra, "packs": packs}
 
@@ -126,10 +133,15 @@ class Scheduler:
         depth, rows = table["in_c"], table["batch"]
         extra = vectors.missing(table["out_c"], self.lanes)
         channels = table["out_c"] + extra
-        lanes = vectors.lanes_for(channels, self.lanes)
-        families = [dense_family(*part) for part in _rows(depth, lanes)]
+        if self.phone:
+            families = [dense_family(k, dense_lanes(units)) for k, units in _rows(depth, channels)]
+            depth, filled = _whole(depth), _whole(channels)
+            lanes = np.full_like(channels, register_tiles.STEP)
+        else:
+            filled, lanes = channels, vectors.lanes_for(channels, self.lanes)
+            families = [dense_family(*part) for part in _rows(depth, lanes)]
         # A product's rows are the columns of its tiles.
-        problem = register_tiles.Problem(np.ones_like(rows), rows, channels, depth, depth, lanes, self.threads)
+        problem = register_tiles.Problem(np.ones_like(rows), rows, filled, depth, depth, lanes, self.gpu)
         tiled = self._tiled(problem, families, rows, channels, np.zeros((len(rows), 3), dtype=np.int64))
         return {**tiled, "task": PRODUCT, "extra": extra}
 
@@ -240,6 +252,11 @@ class Scheduler:
 
 def _number(setting: Any) -> int:
     return strips.PADDINGS.index(setting) if isinstance(setting, str) else int(setting)
+
+
+def _whole(channels: Integers) -> Integers:
+    """Channels in whole vectors of a phone's GPU."""
+    return -(-channels // register_tiles.STEP) * register_tiles.STEP
 
 
 def _rows(*columns: Integers) -> list[list[int]]:

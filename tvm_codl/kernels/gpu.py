@@ -16,16 +16,18 @@ import msgspec
 Kind = Literal["played", "bifrost", "valhall", "adreno", "mobile", "local"]
 KINDS: tuple[Kind, ...] = ("played", "bifrost", "valhall", "adreno", "mobile", "local")
 
+#: GPUs of phones, whose kernels read four input channels a step and keep their tiles to few registers.
+PHONES: frozenset[str] = frozenset({"bifrost", "valhall", "adreno", "mobile"})
 #: Whose local memory is memory of its own.
 LOCAL_KINDS = frozenset({"adreno", "local"})
 
-#: Float32 that a work-item keeps in registers without losing occupancy below half: Mali has 64 registers for each
-#: work-item at half occupancy, Adreno and discrete GPUs about twice as many.
+#: Float32 that a work-item keeps in registers without losing occupancy below half, addresses aside: Mali has 64 registers
+#: for each work-item at half occupancy, Adreno holds fewest waves beyond about as many, discrete GPUs twice as many.
 _REGISTERS: Mapping[str, int] = {
     "played": 512,
     "bifrost": 48,
-    "valhall": 56,
-    "adreno": 96,
+    "valhall": 48,
+    "adreno": 48,
     "mobile": 48,
     "local": 128,
 }

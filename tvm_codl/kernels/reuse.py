@@ -28,6 +28,8 @@ BATCH_MATMUL = "batch_matmul.codl"
 LOCAL_CONV2D, LOCAL_DENSE, LOCAL_BATCH_MATMUL = "conv2d_local.codl", "dense_local.codl", "batch_matmul_local.codl"
 TASKS = (CONV2D, DEPTHWISE, DENSE, BATCH_MATMUL, LOCAL_CONV2D, LOCAL_DENSE, LOCAL_BATCH_MATMUL)
 KEY = "codl"
+#: float32 in the widest vector.
+WIDEST = 16
 #: The logs that ship with the package.
 SHIPPED = Path(tvm_codl.kernels.tuned.__file__).parent
 
@@ -179,7 +181,7 @@ def place_of(task: str, args: Sequence[Any]) -> Place:
         return Place((task, data[1]), (data[0], weight[2] if len(weight) == 3 else weight[0]))
     if task == DENSE:
         lanes = weight[2] if len(weight) == 3 else 0
-        return Place(dense_family(data[1], lanes), (data[0], weight[0] * max(1, lanes)))
+        return Place(dense_family(data[1], dense_lanes(lanes)), (data[0], weight[0] * max(1, lanes)))
     if task in (BATCH_MATMUL, LOCAL_BATCH_MATMUL):
         transpose_a, transpose_b = bool(args[2]), bool(args[3])
         k, m = data[1:] if transpose_a else data[:0:-1]
@@ -206,6 +208,11 @@ def conv2d_family(batch: int, width: int, channels_in: int, lanes: int, *window:
 
 def depthwise_family(batch: int, width: int, many: int, *window: int) -> Family:
     return (DEPTHWISE, batch, width, many, *window)
+
+
+def dense_lanes(lanes: int) -> int:
+    """What a family says of weights (N/v, K, v): 0 where ``lanes`` v are no vector but all that there are, as on phones."""
+    return lanes if lanes <= WIDEST else 0
 
 
 def dense_family(depth: int, lanes: int) -> Family:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import tvm
 
-from tvm_codl.kernels.gpu import LOCAL_KINDS, Gpu, kind_in
+from tvm_codl.kernels.gpu import LOCAL_KINDS, PHONES, Gpu, kind_in
 from tvm_codl.kernels.tiles.vectors import register_lanes
 
 CPU_KEY = "codl_cpu"
@@ -91,6 +91,11 @@ def is_gpu(target: tvm.target.Target) -> bool:
 def has_local_memory(target: tvm.target.Target) -> bool:
     """Whether convolutions and products of ``target`` share what they read through local memory."""
     return is_gpu(target) and gpu_of(target).kind == "local"
+
+
+def is_phone(target: tvm.target.Target) -> bool:
+    """Whether it is a phone's GPU, and not a CPU that plays one."""
+    return is_gpu(target) and gpu_of(target).kind in PHONES
 
 
 def with_images(gpu: tvm.target.Target) -> tvm.target.Target:

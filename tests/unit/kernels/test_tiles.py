@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tvm_codl.kernels.gpu import KINDS, Kind, usual
+from tvm_codl.kernels.gpu import KINDS, PHONES, Kind, usual
 from tvm_codl.kernels.tiles import strips
+from tvm_codl.kernels.tiles.groups import USUAL, group_of
 from tvm_codl.kernels.tiles.register_tiles import KNOBS, Problem, Tiles, candidates, choose, cycles, fit
 from tvm_codl.kernels.tiles.vectors import PACK_POSITIONS, largest_divisor, missing_conv2d, packing
 from tvm_codl.kernels.tiles.window import padded, reach, whole_tiles
@@ -16,20 +17,22 @@ from tvm_codl.kernels.tiles.window import padded, reach, whole_tiles
 NAMES = ("rows", "columns", "channels", "depth", "channels_in", "lanes")
 
 
-def problems(threads: int) -> st.SearchStrategy[Problem]:
+def problems(kind: Kind) -> st.SearchStrategy[Problem]:
+    lanes = 4 if kind in PHONES else 16
     return st.builds(
         Problem,
         rows=st.integers(1, 200),
         columns=st.integers(1, 200),
-        channels=st.integers(1, 40).map(lambda blocks: 16 * blocks),
+        channels=st.integers(1, 40).map(lambda blocks: lanes * blocks),
         depth=st.integers(1, 5000),
         channels_in=st.integers(1, 512),
-        lanes=st.just(16),
-        threads=st.just(threads),
+        lanes=st.just(lanes),
+        gpu=st.just(usual(kind, lanes)),
     )
 
 
-PROBLEMS = problems(1) | problems(64)
+SOME: tuple[Kind, ...] = ("played", "bifrost", "adreno", "local")
+PROBLEMS = st.sampled_from(SOME).flatmap(problems)
 TILES = st.builds(Tiles, *(st.integers(1, most) for most in (14, 6, 4, 9, 1, 64)))
 
 
@@ -41,15 +44,15 @@ def test_the_estimate_is_the_first_candidate_and_the_cheapest(problem: Problem) 
     assert (tiles.columns, tiles.blocks) == best
     assert all(cycles(problem, *best) <= cycles(problem, *other) for other in others)
     assert problem.rows % tiles.rows == 0 and problem.blocks % tiles.blocks == 0
-    assert tiles.columns * tiles.blocks + tiles.blocks < problem.registers or tiles.columns == 1
+    assert problem.holds(tiles.columns, tiles.blocks) or tiles.columns == 1
 
 
 @settings(max_examples=examples(60))
-@given(st.sampled_from([1, 64]).flatmap(lambda t: st.lists(st.tuples(problems(t), TILES, st.booleans()), min_size=1)))
+@given(st.sampled_from(SOME).flatmap(lambda k: st.lists(st.tuples(problems(k), TILES, st.booleans()), min_size=1)))
 def test_many_at_once_are_each_as_alone(cases: list[tuple[Problem, Tiles, bool]]) -> None:
     columns = {name: np.array([getattr(problem, name) for problem, _, _ in cases]) for name in NAMES}
     tuned = Tiles(*(np.array([getattr(tiles, name) for _, tiles, _ in cases]) for name in KNOBS))
-    together = Problem(**columns, threads=cases[0][0].threads)
+    together = Problem(**columns, gpu=cases[0][0].gpu)
     result = fit(tuned, together, np.array([known for *_, known in cases]))
     for i, (problem, tiles, known) in enumerate(cases):
         alone = fit(tiles, problem) if known else choose(problem)
@@ -105,3 +108,27 @@ def test_the_copy_holds_all_that_a_window_reads(size: int, stride: int, kernel: 
     copy = padded(size, size, pad, pad, need, need)
     assert copy.height >= need and copy.height >= size + pad
     assert math.prod((copy.height, copy.width)) == size * size or copy.needed
+
+
+@settings(max_examples=examples(100))
+@given(st.integers(1, 600), st.integers(1, 60), st.integers(1, 400), st.sampled_from(sorted(PHONES)))
+def test_groups_fill_a_warp_and_leave_no_work_item_idle_where_the_grid_divides(
+    channels: int, columns: int, rows: int, kind: Kind
+) -> None:
+    gpu = usual(kind)
+    group = group_of((channels, columns, rows), gpu)
+    size, grid = math.prod(group), (channels, columns, rows)
+    assert size <= gpu.max_group and all(side <= extent for side, extent in zip(group, grid, strict=True))
+    assert size >= min(gpu.warp, math.prod(grid)) or size * 2 > gpu.warp
+    if channels % gpu.warp == 0:
+        assert all(extent % side == 0 for side, extent in zip(group, grid, strict=True)) and size <= max(
+            USUAL, gpu.warp
+        )
+
+
+def test_a_phones_tile_reads_few_vectors_for_its_multiply_adds() -> None:
+    for kind in sorted(PHONES):
+        for columns in (7, 14, 28, 56, 112, 224):
+            tiles = choose(Problem(columns, columns, 512, 4608, 512, 4, usual(kind)))
+            loads = (tiles.columns + 4 * tiles.blocks) / (tiles.columns * tiles.blocks * 16) * 128
+            assert loads <= 13 and columns % tiles.columns == 0

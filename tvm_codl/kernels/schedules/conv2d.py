@@ -10,6 +10,7 @@ from tvm.topi.nn.utils import get_pad_tuple
 from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.kernels.reuse import CONV2D as TASK
+from tvm_codl.kernels.schedules import phone_conv2d
 from tvm_codl.kernels.schedules.kernel import (
     define_tiles,
     problem_on,
@@ -18,10 +19,9 @@ from tvm_codl.kernels.schedules.kernel import (
     schedule_tile,
     tiles_of,
 )
-from tvm_codl.kernels.target import vector_lanes
+from tvm_codl.kernels.schedules.window import TAG, padded
+from tvm_codl.kernels.target import is_phone, vector_lanes
 from tvm_codl.kernels.tiles import vectors, window
-
-TAG = "conv2d_nhwc_codl"
 
 
 def lanes_for(channels: int) -> int:
@@ -33,24 +33,6 @@ def packing(channels: int, positions: int) -> tuple[int, bool]:
     """:func:`tvm_codl.kernels.tiles.vectors.packing` for the current target's vectors."""
     lanes, fill = vectors.packing(channels, positions, vector_lanes(tvm.target.Target.current()))
     return int(lanes), bool(fill)
-
-
-def padded(data: te.Tensor, top: int, left: int, need_h: int, need_w: int) -> te.Tensor:
-    """``data`` (N, H, W, C) with zeros around it where the window, which reads ``need_h`` × ``need_w``, leaves it."""
-    n, h, w, c = get_const_tuple(data.shape)
-    copy = window.padded(h, w, top, left, need_h, need_w)
-    if not copy.needed:
-        return data
-    height, width = int(copy.height), int(copy.width)
-    zero = tvm.tir.const(0, data.dtype)
-
-    def value(b: Any, y: Any, x: Any, ch: Any) -> Any:
-        inside = [y >= top, y < top + h] if top or height > top + h else []
-        inside += [x >= left, x < left + w] if left or width > left + w else []
-        here = data[b, y - top, x - left, ch]
-        return tvm.tir.if_then_else(tvm.tir.likely(tvm.tir.all(*inside)), here, zero) if inside else here
-
-    return te.compute((n, height, width, c), value, name="data_pad")
 
 
 @autotvm.register_topi_compute(TASK)
@@ -66,6 +48,8 @@ def conv2d(
     """``data`` (N, H, W, IC); ``kernel`` (OC/v, KH, KW, IC, v), or (KH, KW, IC, OC), which is packed as it runs."""
     n, h, w, channels_in = get_const_tuple(data.shape)
     kh, kw = get_const_tuple(kernel.shape)[1:3] if len(kernel.shape) == 5 else get_const_tuple(kernel.shape)[:2]
+    if is_phone(tvm.target.Target.current()):
+        return phone_conv2d.conv2d(cfg, data, kernel, strides, padding, dilation, out_dtype)
     (sh, sw), (dh, dw) = strides, dilation
     top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dh + 1, (kw - 1) * dw + 1))
     rows = (h + top + bottom - (kh - 1) * dh - 1) // sh + 1
@@ -100,6 +84,9 @@ def conv2d(
 def schedule_conv2d(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
     def schedule(s: te.Schedule, out: te.Tensor, conv: te.Tensor) -> None:
         (acc,) = conv.op.input_tensors
+        if is_phone(tvm.target.Target.current()):
+            phone_conv2d.schedule(cfg, s, out, conv)
+            return
         channels_in = int(acc.op.input_tensors[0].shape[3])
         _, rows, columns, _ = get_const_tuple(conv.shape)
         blocks, lanes = get_const_tuple(acc.shape)[3:]

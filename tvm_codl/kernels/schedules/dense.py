@@ -7,6 +7,7 @@ from tvm import autotvm, te
 from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.kernels.reuse import BATCH_MATMUL, DENSE
+from tvm_codl.kernels.schedules import phone_products
 from tvm_codl.kernels.schedules.conv2d import lanes_for
 from tvm_codl.kernels.schedules.kernel import (
     define_tiles,
@@ -16,6 +17,7 @@ from tvm_codl.kernels.schedules.kernel import (
     schedule_tile,
     tiles_of,
 )
+from tvm_codl.kernels.target import is_phone
 from tvm_codl.kernels.tiles.window import whole_tiles
 
 TAG = "matmul_codl"
@@ -24,6 +26,8 @@ TAG = "matmul_codl"
 @autotvm.register_topi_compute(DENSE)
 def dense(cfg: autotvm.ConfigEntity, data: te.Tensor, weight: te.Tensor, out_dtype: str) -> te.Tensor:
     """``data`` (M, K); ``weight`` (N/v, K, v), or (N, K), which is packed as it runs; result (M, N)."""
+    if is_phone(tvm.target.Target.current()):
+        return phone_products.dense(cfg, data, weight, out_dtype, TAG)
     m, k = get_const_tuple(data.shape)
     if len(weight.shape) == 2:
         n = int(weight.shape[0])
@@ -59,6 +63,8 @@ def batch_matmul(
 
     A batch of 1 on either side is broadcast.  ``y`` is packed as it runs.
     """
+    if is_phone(tvm.target.Target.current()):
+        return phone_products.batch_matmul(cfg, x, y, transpose_a, transpose_b, out_dtype, TAG)
     batch_x, *shape_x = get_const_tuple(x.shape)
     batch_y, *shape_y = get_const_tuple(y.shape)
     k, m = shape_x if transpose_a else shape_x[::-1]
@@ -96,6 +102,9 @@ def batch_matmul(
 
 def _schedule(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:
     def schedule(s: te.Schedule, out: te.Tensor, product: te.Tensor) -> None:
+        if is_phone(tvm.target.Target.current()):
+            phone_products.schedule(cfg, s, out, product)
+            return
         (acc,) = product.op.input_tensors
         m, n = get_const_tuple(product.shape)[-2:]
         k = int(acc.op.reduce_axis[0].dom.extent)

@@ -14,10 +14,11 @@ from tvm.topi.nn.utils import get_pad_tuple
 from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.kernels.reuse import DEPTHWISE as TASK
-from tvm_codl.kernels.schedules.conv2d import lanes_for, padded
+from tvm_codl.kernels.schedules.conv2d import lanes_for
 from tvm_codl.kernels.schedules.elementwise import schedule_stage, share_out
 from tvm_codl.kernels.schedules.groups import spread
 from tvm_codl.kernels.schedules.kernel import distinct, integers, schedule_fused
+from tvm_codl.kernels.schedules.window import padded
 from tvm_codl.kernels.target import gpu_of, is_gpu, vector_lanes
 from tvm_codl.kernels.tiles import strips, window
 from tvm_codl.kernels.tiles.strips import StripProblem, Strips

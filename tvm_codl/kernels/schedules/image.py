@@ -7,6 +7,7 @@ four numbers, so kernels need vectors of four channels.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import tvm
 from tvm import te
@@ -15,6 +16,7 @@ from tvm.topi.utils import get_const_tuple
 from tvm_codl.kernels.target import image_side
 
 PIXEL = 4
+SCOPE = "global.texture-weight"
 #: Work-items in a group of the kernel that fills an image, at most.
 FILLERS = 64
 
@@ -25,11 +27,26 @@ def read_from_image(s: te.Schedule, weights: te.Tensor, acc: te.Tensor) -> None:
     The image is ``blocks`` high and as wide as the product of the axes between.  A kernel of its own fills it: once, when
     the library is loaded, where it reads only weights (``runtime/native/coexec/gpu_record.cc``), else in each run.
     """
+    if isinstance(weights.op, te.PlaceholderOp) and fits_image(get_const_tuple(weights.shape)):
+        _fill(s, s.cache_read(weights, SCOPE, [acc]))
+
+
+def fits_image(shape: Sequence[int]) -> bool:
+    """Whether the target wants weights of this shape, whose last axis is a pixel, in an image."""
     side = image_side(tvm.target.Target.current())
-    blocks, *between, lanes = get_const_tuple(weights.shape)
-    if not isinstance(weights.op, te.PlaceholderOp) or lanes != PIXEL or max(blocks, math.prod(between)) > side:
-        return
-    image = s.cache_read(weights, "global.texture-weight", [acc])
+    return shape[-1] == PIXEL and max(shape[0], math.prod(shape[1:-1])) <= side
+
+
+def fill_image(s: te.Schedule, stage: te.Tensor) -> bool:
+    """Keeps a stage of packed weights in an image where :func:`fits_image` says so; whether it does."""
+    if not fits_image(get_const_tuple(stage.shape)):
+        return False
+    s[stage].set_scope(SCOPE)
+    _fill(s, stage)
+    return True
+
+
+def _fill(s: te.Schedule, image: te.Tensor) -> None:
     *pixels, lane = s[image].op.axis
     threads = min(FILLERS, int(tvm.target.Target.current().max_num_threads))
     grid, thread = s[image].split(s[image].fuse(*pixels), threads)

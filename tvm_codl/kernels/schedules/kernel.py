@@ -15,9 +15,10 @@ import tvm
 from tvm import autotvm, te
 from tvm.topi.utils import traverse_inline
 
+from tvm_codl.kernels.gpu import Gpu
 from tvm_codl.kernels.schedules.elementwise import schedule_stage
 from tvm_codl.kernels.schedules.image import read_from_image
-from tvm_codl.kernels.target import group_size, is_gpu
+from tvm_codl.kernels.target import gpu_of, is_gpu
 from tvm_codl.kernels.tiles.register_tiles import KNOBS, Problem, Tiles, candidates, choose, fit
 from tvm_codl.kernels.tiles.strips import Strips
 
@@ -28,8 +29,9 @@ Schedule = Callable[[te.Schedule, te.Tensor, te.Tensor], None]
 
 def problem_on(rows: int, columns: int, channels: int, depth: int, channels_in: int, lanes: int) -> Problem:
     """The problem on the current target."""
-    threads = group_size(tvm.target.Target.current())
-    return Problem(rows, columns, channels, depth, channels_in, lanes, threads)
+    target = tvm.target.Target.current()
+    gpu = gpu_of(target) if is_gpu(target) else Gpu()
+    return Problem(rows, columns, channels, depth, channels_in, lanes, gpu)
 
 
 def define_tiles(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
@@ -38,14 +40,16 @@ def define_tiles(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
     default = integers(choose(problem))
     cfg.define_knob("columns", distinct(default.columns, *(c for c, _ in pairs)))
     cfg.define_knob("blocks", distinct(default.blocks, *(b for _, b in pairs)))
-    cfg.define_knob("unroll", [u for u in (1, 2) if problem.channels_in % u == 0])
-    cfg.define_knob("rows", distinct(default.rows, *(r for r in (1, 2, 4) if problem.rows % r == 0)))
-    cfg.define_knob("weights_first", distinct(default.weights_first, 0, 1))
-    cfg.define_knob("threads", [1] if default.threads == 1 else distinct(default.threads, 32, 16, 1))
+    if problem.on_phone:
+        for name in ("unroll", "rows", "weights_first", "threads"):
+            cfg.define_knob(name, [getattr(default, name)])
+    else:
+        cfg.define_knob("unroll", [u for u in (1, 2) if problem.channels_in % u == 0])
+        cfg.define_knob("rows", distinct(default.rows, *(r for r in (1, 2, 4) if problem.rows % r == 0)))
+        cfg.define_knob("weights_first", distinct(default.weights_first, 0, 1))
+        cfg.define_knob("threads", [1] if default.threads == 1 else distinct(default.threads, 32, 16, 1))
     # A tile larger than the registers is slow to run, and ten times slower to compile.
-    cfg.multi_filter(
-        filter=lambda knobs: (knobs["columns"].val + 1) * knobs["blocks"].val + 1 <= max(problem.registers, 3)
-    )
+    cfg.multi_filter(filter=lambda knobs: bool(problem.holds(knobs["columns"].val, knobs["blocks"].val)))
     return tiles_of(cfg, problem)
 
 

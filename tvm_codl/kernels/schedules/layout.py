@@ -8,13 +8,15 @@ import tvm
 from tvm import relay, topi
 
 from tvm_codl.kernels.schedules.conv2d import lanes_for, packing
-from tvm_codl.kernels.target import KEY, has_local_memory, vector_lanes
+from tvm_codl.kernels.target import KEY, has_local_memory, is_phone, vector_lanes
 from tvm_codl.kernels.tiles import vectors
 
 
 @topi.nn.conv2d_alter_layout.register(KEY)
 def _pack_conv2d(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> relay.Expr | None:
-    """HWIO weights become OHWI{v}o."""
+    """HWIO weights become OHWI{v}o.  A phone's GPU reads them as they are: neighbouring vectors of channels are adjacent."""
+    if is_phone(tvm.target.Target.current()):
+        return None
     if (attrs.data_layout, attrs.kernel_layout) != ("NHWC", "HWIO") or int(attrs.groups) != 1:
         return None
     if any(t.dtype != "float32" for t in tinfos) or has_local_memory(tvm.target.Target.current()):
@@ -29,12 +31,13 @@ def _pack_conv2d(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> relay.E
 
 @topi.nn.dense_alter_layout.register(KEY)
 def _pack_dense(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> relay.Expr | None:
-    """(N, K) weights become NC{v}n."""
+    """(N, K) weights become NC{v}n; on a phone's GPU one block of all, (1, K, N)."""
     if any(t.dtype != "float32" for t in tinfos):
         return None
     units = int(tinfos[1].shape[0])
-    # With local memory, neighbouring work-items read neighbouring units: all of them are one vector.
-    lanes = units if has_local_memory(tvm.target.Target.current()) else lanes_for(units)
+    # On a real GPU, neighbouring work-items read neighbouring units: all of them are one vector.
+    target = tvm.target.Target.current()
+    lanes = units if is_phone(target) or has_local_memory(target) else lanes_for(units)
     return relay.nn.contrib_dense_pack(*inputs, f"NC{lanes}n", None, out_type.dtype)
 
 

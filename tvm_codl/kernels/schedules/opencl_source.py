@@ -14,6 +14,7 @@ import re
 
 import tvm
 
+from tvm_codl.kernels.schedules.opencl_pointers import advancing
 from tvm_codl.kernels.target import GPU_KEY, has_local_memory
 
 _PREAMBLE = """\
@@ -48,6 +49,12 @@ _GROUP = re.compile(r"convert_int\(get_group_id\((\d)\)\)")
 _TYPED = re.compile(r"\bselect\(|\(u?int\d*\)|\bint\d+ ")
 _LOAD = re.compile(r"\bvload(2|4|8|16)\(0, (\w+) \+ ")
 _STORE = re.compile(r"\bvstore(2|4|8|16)\((.*), 0, (\w+) \+ (.*)\);$", re.MULTILINE)
+
+_PUT_FOUR = re.compile(r"^ *(?:codl_put4\(.*, |vstore4\(.*, 0, )(\w+) \+ (\d+)\);$", re.MULTILINE)
+_FLOATS = re.compile(r"^ +(float|half) (\w+)\[(\d+)\];$", re.MULTILINE)
+#: What the schedule of a phone's inner kernel leaves in its source (a pragma ``import_c``): its group.
+GROUP_NOTE = re.compile(r"// codl group (\d+) (\d+) (\d+)\n")
+_DEFINITION = re.compile(r"^(__kernel) (void [^;{]*\{)$", re.MULTILINE)
 
 
 def aligned_loads(source: str) -> str:
@@ -85,8 +92,48 @@ def direct_vectors(source: str) -> str:
     return _PREAMBLE.format(direct=direct, plain=plain) + text
 
 
+def vectors_of_four(source: str) -> str:
+    """``source`` whose private arrays, where vectors of four fill them, are arrays of such vectors.
+
+    Compilers need not find out then that all their elements can be registers.
+    """
+    for kind, name, size in _FLOATS.findall(source):
+        elements = re.findall(rf"\b{name}\[\d+\]", source)
+        puts = [int(at) for found, at in _PUT_FOUR.findall(source) if found == name]
+        uses = len(re.findall(rf"\b{name}\b", source))
+        if puts and int(size) % 4 == 0 and uses == len(elements) + len(puts) and not any(at % 4 for at in puts):
+            source = _as_vectors(source, kind, name, int(size))
+    return source
+
+
+def _as_vectors(source: str, kind: str, name: str, size: int) -> str:
+    def element(match: re.Match[str]) -> str:
+        return f"{name}[{int(match[1]) // 4}].s{int(match[1]) % 4}"
+
+    def put(match: re.Match[str]) -> str:
+        return f"{match[1]}{name}[{int(match[4]) // 4}] = {match[2] or match[3]};"
+
+    declaration, stored = (
+        f"{kind} {name}[{size}];",
+        rf"^( *)(?:codl_put4\((.*), |vstore4\((.*), 0, ){name} \+ (\d+)\);$",
+    )
+    before, after = source.split(declaration)
+    after = re.sub(stored, put, re.sub(rf"\b{name}\[(\d+)\]", element, after), flags=re.MULTILINE)
+    return f"{before}{kind}4 {name}[{size // 4}];{after}"
+
+
+def sized(source: str) -> str:
+    """``source`` whose kernel says the group that it is launched with, of which its schedule left a note."""
+    group = ", ".join(GROUP_NOTE.findall(source)[0])
+    attribute = f"__attribute__((reqd_work_group_size({group})))"
+    return _DEFINITION.sub(rf"\1 {attribute} \2", GROUP_NOTE.sub("", source))
+
+
 @tvm.register_func("tvm_callback_opencl_postproc", override=True)
 def _rewrite(source: str, target: tvm.target.Target) -> str:
     if GPU_KEY not in target.keys:
         return source
-    return aligned_loads(source) if has_local_memory(target) else direct_vectors(source)
+    if has_local_memory(target):
+        return aligned_loads(source)
+    text = direct_vectors(source)
+    return sized(advancing(vectors_of_four(text))) if GROUP_NOTE.search(text) else text

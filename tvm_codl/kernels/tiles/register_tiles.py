@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tvm_codl.kernels.gpu import PHONES, Gpu
 from tvm_codl.kernels.tiles.vectors import Booleans, Integers, Size, largest_divisor
 
 # Latency of a fused multiply-add in cycles times the number issued in a cycle: fewer accumulators than this stall.
@@ -25,12 +26,18 @@ CACHE_BYTES = 384 * 1024
 TARGET_WORK = 1 << 20  # multiply-adds that make one GPU work-item, or one CPU task, worth its start
 MOST_BLOCKS = 8
 
+# On a phone's GPU, by its compilers (benchmarks/isa.py) and Arm's and Qualcomm's guides:
+STEP = 4  # input channels a step, and float32 of a vector
+PHONE_COLUMNS, PHONE_BLOCKS = 16, 4  # of a tile, at most
+LOAD = 4  # cycles of a vector's load, in which as many vectors are multiplied and added
+STARTED = 4  # warps of a core that hide each other's loads
+
 
 class Problem(msgspec.Struct, frozen=True):
     """Convolutions or products as the tiles see them: ``rows`` × ``columns`` results of ``channels`` values each.
 
-    ``depth`` is the length of the reduction, ``channels_in`` its innermost part; ``lanes`` divides ``channels``.  ``threads``
-    is the usual size of a work-group.  Sizes are integers or arrays of one shape.
+    ``depth`` is the length of the reduction, ``channels_in`` its innermost part; ``lanes`` divides ``channels``.  ``gpu``
+    runs them; a CPU is one that plays a GPU.  Sizes are integers or arrays of one shape.
     """
 
     rows: Size
@@ -39,7 +46,16 @@ class Problem(msgspec.Struct, frozen=True):
     depth: Size
     channels_in: Size
     lanes: Size
-    threads: int = 1
+    gpu: Gpu = Gpu()
+
+    @property
+    def threads(self) -> int:
+        """The usual size of a work-group."""
+        return self.gpu.group
+
+    @property
+    def on_phone(self) -> bool:
+        return self.gpu.kind in PHONES
 
     @property
     def blocks(self) -> Any:
@@ -49,6 +65,12 @@ class Problem(msgspec.Struct, frozen=True):
     def registers(self) -> int:
         """Vectors that a work-item may keep: a real GPU has fewer for each, and wants many of them."""
         return VECTOR_REGISTERS if self.threads == 1 else VECTOR_REGISTERS // 2
+
+    def holds(self, columns: Size, blocks: Size) -> Any:
+        """Whether the registers do: on a phone, for the results, a step's weights and one vector of inputs."""
+        if self.on_phone:
+            return STEP * (columns * blocks + STEP * blocks + 1) <= self.gpu.registers
+        return (columns + 1) * blocks + 1 <= max(self.registers, 3)
 
 
 class Tiles(msgspec.Struct, frozen=True):
@@ -77,9 +99,19 @@ def step_cycles(columns: Size, blocks: Size, depth: Size, lanes: Size) -> Any:
 
 def cycles(problem: Problem, columns: Size, blocks: Size) -> Any:
     """Estimated cycles for each step of the reduction over the whole problem."""
+    if problem.on_phone:
+        return _phone_cycles(problem, columns, blocks)
     tiles = -(-problem.columns // columns) * (problem.blocks // blocks) * problem.rows
     tail = np.where(problem.columns % columns, 1.03, 1.0)  # a wider copy of the input
     return tiles * step_cycles(columns, blocks, problem.depth, problem.lanes) * tail
+
+
+def _phone_cycles(problem: Problem, columns: Size, blocks: Size) -> Any:
+    """The same on a phone's GPU, which too few work-items do not fill."""
+    items = -(-problem.columns // columns) * (problem.blocks // blocks) * problem.rows
+    step = np.maximum(STEP * columns * blocks, LOAD * (columns + STEP * blocks)) + LOAD
+    tail = np.where(problem.columns % columns, 1.1, 1.0)  # a copy of the input
+    return np.maximum(items, STARTED * problem.gpu.units * problem.gpu.warp) * step * tail
 
 
 def candidates(problem: Problem, limit: int) -> list[tuple[int, int]]:
@@ -90,34 +122,37 @@ def candidates(problem: Problem, limit: int) -> list[tuple[int, int]]:
 
 
 @lru_cache
-def _tiles(registers: int) -> tuple[Integers, Integers]:
+def _tiles(gpu: Gpu) -> tuple[Integers, Integers]:
     """Columns and blocks of the tiles that fit the registers; of two that cost the same the first is better."""
-    columns, blocks = (a.ravel() for a in np.mgrid[1:registers, 1 : MOST_BLOCKS + 1])
+    anything = Problem(1, 1, 1, 1, 1, 1, gpu)
+    most = (PHONE_COLUMNS + 1, PHONE_BLOCKS) if anything.on_phone else (anything.registers, MOST_BLOCKS)
+    columns, blocks = (a.ravel() for a in np.mgrid[1 : most[0], 1 : most[1] + 1])
     order = np.lexsort((-blocks, columns + blocks))
-    order = order[((columns + 1) * blocks + 1 <= registers)[order]]
+    order = order[anything.holds(columns, blocks)[order]]
     return columns[order], blocks[order]
 
 
 def _costs(problem: Problem) -> tuple[Any, Integers, Integers]:
     """Cycles of shape (problems, tiles), infinite where a tile is illegal, and the tiles."""
-    columns, blocks = _tiles(problem.registers)
+    columns, blocks = _tiles(problem.gpu)
     each = {n: np.atleast_1d(getattr(problem, n))[:, None] for n in ("rows", "columns", "channels", "depth", "lanes")}
-    many = Problem(**each, channels_in=1, threads=problem.threads)
+    many = Problem(**each, channels_in=1, gpu=problem.gpu)
     legal = (many.blocks % blocks == 0) & (columns <= many.columns)
     return np.where(legal, cycles(many, columns, blocks), np.inf), columns, blocks
 
 
 def _best(problem: Problem, where: Booleans) -> tuple[Integers, Integers]:
-    """Columns and blocks of the best tile; ones where it is not asked for.  It is the same for any number of rows."""
+    """Columns and blocks of the best tile; ones where it is not asked for.  Only a phone asks for the number of rows."""
+    rows = problem.rows if problem.on_phone else np.ones_like(problem.columns)
     asked = [
-        np.atleast_1d(a)[np.atleast_1d(where)]
-        for a in (problem.columns, problem.channels, problem.depth, problem.lanes)
+        np.broadcast_to(a, np.shape(where)).ravel()[np.ravel(where)]
+        for a in (rows, problem.columns, problem.channels, problem.depth, problem.lanes)
     ]
     result = np.ones((2, *np.shape(where)), dtype=np.int64)
     if asked[0].size:
         distinct, place = np.unique(np.stack(asked), axis=1, return_inverse=True)
-        columns, channels, depth, lanes = distinct
-        costs, *tiles = _costs(Problem(1, columns, channels, depth, 1, lanes, problem.threads))
+        rows, columns, channels, depth, lanes = distinct
+        costs, *tiles = _costs(Problem(rows, columns, channels, depth, 1, lanes, problem.gpu))
         result[:, where] = np.stack(tiles)[:, np.argmin(costs, axis=1)[place.ravel()]]
     return result[0], result[1]
 
@@ -136,6 +171,9 @@ def fit(tuned: Tiles, problem: Problem, is_tuned: Any = np.True_) -> Tiles:
     fits = is_tuned & (problem.blocks % np.maximum(tuned.blocks, 1) == 0) & (tuned.columns <= problem.columns)
     columns, blocks = _best(problem, ~fits)
     columns, blocks = np.where(fits, tuned.columns, columns), np.where(fits, tuned.blocks, blocks)
+    if problem.on_phone:
+        one = np.ones_like(columns)
+        return Tiles(columns, blocks, one, one, one, one * problem.threads)
     return Tiles(
         columns=columns,
         blocks=blocks,

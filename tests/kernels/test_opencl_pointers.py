@@ -1,0 +1,80 @@
+"""Loops that advance pointers compute what loops with whole indices do."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tvm_codl.kernels.schedules.opencl_pointers import advancing
+from tvm_codl.kernels.schedules.opencl_source import direct_vectors, sized, vectors_of_four
+
+HEAD = "__kernel void k(__global float* restrict out, __global float4* restrict x, __global float* restrict w) {"
+G = "((codl_index)get_group_id(0))"
+
+
+def kernel(*body: str) -> str:
+    return "\n".join([HEAD, "  for (int r = 0; r < 48; ++r) {", *(f"    {line}" for line in body), "  }", "}"])
+
+
+def test_loads_that_differ_by_constants_share_a_pointer() -> None:
+    text = advancing(
+        kernel(
+            f"a[0] = (a[0] + x[((({G} * 64) + (r * 2)) + 5)]);",
+            f"a[1] = (a[1] + x[(({G} * 64) + (r * 2))]);",
+            "b[0] = codl_load4(w + ((r * 16) - 4));",
+        )
+    )
+    assert text.count("const __global float4* x_at") == 1 and text.count("const __global float* w_at") == 1
+    assert "x_at0[5]" in text and "x_at0[0]" in text and "codl_load4(w_at1 + -4)" in text
+    assert "x_at0 += 2;" in text and "w_at1 += 16;" in text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a[0] = x[((r / 3) + 1)];",  # no multiple of the loop's variable
+        "a[0] = x[5];",  # the same in each turn
+        "a[0] = private[(r * 4)];",  # no parameter
+        "out[(r * 4)] = a[0];",  # a store
+        "a[0] = x[select(r, 1, (r < 3))];",
+    ],
+)
+def test_other_indices_stay(line: str) -> None:
+    assert advancing(kernel(line)) == kernel(line)
+
+
+def test_only_innermost_loops_change() -> None:
+    text = "\n".join(
+        [
+            HEAD,
+            "  for (int y = 0; y < 3; ++y) {",
+            "    a[0] = x[(y * 7)];",
+            "    for (int r = 0; r < 48; ++r) {",
+            "      a[0] = x[((y * 7) + r)];",
+            "    }",
+            "  }",
+            "}",
+        ]
+    )
+    done = advancing(text)
+    assert "    a[0] = x[(y * 7)];" in done and "x_at0 = x + ((y * 7));" in done
+    # Declared for each turn of the outer loop, moved on in each of the inner one.
+    assert re.search(r"for \(int y[^}]*x_at0 = [^}]*for \(int r[^}]*x_at0 \+= 1;", done)
+
+
+def test_private_arrays_become_vectors_where_vectors_fill_them() -> None:
+    text = "  float a[8];\n  float b[4];\n    vstore4(x[0], 0, a + 4);\n    b[1] = a[5];\n"
+    assert vectors_of_four(text) == "  float4 a[2];\n  float b[4];\n    a[1] = x[0];\n    b[1] = a[1].s1;\n"
+    ragged = "  float a[8];\n    vstore4(x[0], 0, a + 2);\n"
+    assert vectors_of_four(ragged) == ragged
+
+
+def test_a_kernel_says_its_group() -> None:
+    text = sized("// codl group 16 4 1\n" + HEAD + "\n}")
+    assert text == HEAD.replace("void", "__attribute__((reqd_work_group_size(16, 4, 1))) void") + "\n}"
+
+
+def test_what_direct_vectors_writes_is_understood() -> None:
+    load = "    acc = vload4(0, w + (r * 4));"
+    assert "codl_load4(w_at0 + 0)" in advancing(direct_vectors(kernel(load)))

@@ -1,0 +1,93 @@
+"""Convolution in NHWC on a phone's GPU: the compute and the schedule of :mod:`.conv2d` there.
+
+Weights are read as they lie, (KH, KW, IC, OC).  They are packed as the kernel runs only where an image wants them or
+channels do not fill vectors of four: an image's three input channels, and few output channels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import autotvm, te
+from tvm.topi.nn.utils import get_pad_tuple
+from tvm.topi.utils import get_const_tuple
+
+from tvm_codl.kernels.schedules.image import fits_image
+from tvm_codl.kernels.schedules.kernel import define_tiles, problem_on, tiles_of
+from tvm_codl.kernels.schedules.phone_kernel import LANES, packed, schedule_tile
+from tvm_codl.kernels.schedules.window import TAG, padded
+from tvm_codl.kernels.tiles import window
+from tvm_codl.kernels.tiles.register_tiles import Problem
+
+
+def conv2d(
+    cfg: autotvm.ConfigEntity,
+    data: te.Tensor,
+    kernel: te.Tensor,
+    strides: tuple[int, int],
+    padding: tuple[int, ...],
+    dilation: tuple[int, int],
+    out_dtype: str,
+) -> te.Tensor:
+    """``data`` (N, H, W, IC), ``kernel`` (KH, KW, IC, OC), result (N, OH, OW, OC)."""
+    n, h, w, channels_in = get_const_tuple(data.shape)
+    kh, kw, _, channels = get_const_tuple(kernel.shape)
+    (sh, sw), (dh, dw) = strides, dilation
+    top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dh + 1, (kw - 1) * dw + 1))
+    rows = (h + top + bottom - (kh - 1) * dh - 1) // sh + 1
+    columns = (w + left + right - (kw - 1) * dw - 1) // sw + 1
+    tiles = define_tiles(cfg, _problem(rows, columns, channels, kh * kw, channels_in))
+    whole = window.whole_tiles(columns, tiles.columns)
+    extra = -channels_in % LANES
+    source = padded(data, top, left, window.reach(rows, sh, kh, dh), window.reach(whole, sw, kw, dw), extra)
+    weights = _weights(kernel, extra)
+    # Neighbouring taps of an undilated window are neighbours in memory: one loop goes over them and their channels.
+    steps = (channels_in + extra) // LANES
+    taps, together = (kw, 1) if dw > 1 else (1, kw)
+    ry, rx = te.reduce_axis((0, kh), "ry"), te.reduce_axis((0, taps), "rx")
+    rc, step = te.reduce_axis((0, together * steps), "rc"), te.reduce_axis((0, LANES), "step")
+
+    def product(b: Any, y: Any, x: Any, block: Any, lane: Any) -> Any:
+        tap, c = rx + rc // steps, rc % steps * LANES + step
+        value = source[b, y * sh + ry * dh, x * sw + tap * dw, c].astype(out_dtype)
+        return te.sum(value * weights(ry, tap, c, block, lane).astype(out_dtype), axis=[ry, rx, rc, step])
+
+    acc = te.compute((n, rows, whole, -(-channels // LANES), LANES), product, name="acc")
+    cfg.add_flop(2 * n * rows * columns * channels * kh * kw * channels_in)
+    return te.compute(
+        (n, rows, columns, channels),
+        lambda b, y, x, c: acc[b, y, x, c // LANES, c % LANES],
+        name="conv2d",
+        tag=TAG,
+    )
+
+
+def schedule(cfg: autotvm.ConfigEntity, s: te.Schedule, out: te.Tensor, conv: te.Tensor) -> None:
+    (acc,) = conv.op.input_tensors
+    _, rows, columns, channels = get_const_tuple(conv.shape)
+    kh, taps, steps, _ = (int(axis.dom.extent) for axis in acc.op.reduce_axis)
+    problem = _problem(rows, columns, channels, kh * taps, steps * LANES)
+    schedule_tile(s, out, acc, tiles_of(cfg, problem))
+
+
+def _problem(rows: int, columns: int, channels: int, taps: int, channels_in: int) -> Problem:
+    whole = -(-channels // LANES) * LANES
+    deep = -(-channels_in // LANES) * LANES
+    return problem_on(rows, columns, whole, taps * deep, deep, LANES)
+
+
+def _weights(kernel: te.Tensor, extra: int) -> Any:
+    """How a tap's weights for an input channel are read: ``(y, x, c, block, lane)``."""
+    kh, kw, channels_in, channels = get_const_tuple(kernel.shape)
+    deep, blocks = channels_in + extra, -(-channels // LANES)
+    if not extra and channels % LANES == 0 and not fits_image((kh * kw * deep, blocks, LANES)):
+        return lambda y, x, c, block, lane: kernel[y, x, c, block * LANES + lane]
+
+    def value(k: Any, channel: Any) -> Any:
+        tap, c = k // deep, k % deep
+        given = kernel[tap // kw, tap % kw, c, channel]
+        return tvm.tir.if_then_else(c < channels_in, given, tvm.tir.const(0, kernel.dtype)) if extra else given
+
+    whole = packed(kh * kw * deep, channels, kernel.dtype, value)
+    return lambda y, x, c, block, lane: whole[(y * kw + x) * deep + c, block, lane]

@@ -1,0 +1,123 @@
+"""Dense layers and batched matrix products on a phone's GPU: the compute and the schedule of :mod:`.dense` there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+from tvm import autotvm, te
+from tvm.topi.utils import get_const_tuple
+
+from tvm_codl.kernels.schedules.image import fits_image
+from tvm_codl.kernels.schedules.kernel import define_tiles, problem_on, tiles_of
+from tvm_codl.kernels.schedules.phone_kernel import LANES, packed, schedule_tile
+from tvm_codl.kernels.tiles.register_tiles import Problem
+from tvm_codl.kernels.tiles.window import whole_tiles
+
+Read = Callable[..., Any]
+
+
+def dense(cfg: autotvm.ConfigEntity, data: te.Tensor, weight: te.Tensor, out_dtype: str, tag: str) -> te.Tensor:
+    """``data`` (M, K); ``weight`` (N/v, K, v) or (N, K); result (M, N).  Weights of one block, (1, K, N), are read as they lie."""
+    m, k = get_const_tuple(data.shape)
+    lanes = int(weight.shape[2]) if len(weight.shape) == 3 else 0
+    n = int(weight.shape[0]) * max(lanes, 1)
+    deep = -(-k // LANES) * LANES
+    tiles = define_tiles(cfg, _problem(m, n, k))
+    rows = _rows((), m, k, whole_tiles(m, tiles.columns), False, data, lambda i, r: data[i, r])
+    if lanes == n and n % LANES == 0 and deep == k and not fits_image((k, n // LANES, LANES)):
+
+        def read(r: Any, block: Any, lane: Any) -> Any:
+            return weight[0, r, block * LANES + lane]
+    else:
+
+        def value(r: Any, j: Any) -> Any:
+            here = weight[j // lanes, r, j % lanes] if lanes else weight[j, r]
+            return here if deep == k else tvm.tir.if_then_else(r < k, here, tvm.tir.const(0, weight.dtype))
+
+        whole = packed(deep, n, weight.dtype, value)
+
+        def read(r: Any, block: Any, lane: Any) -> Any:
+            return whole[r, block, lane]
+
+    r, step = te.reduce_axis((0, deep // LANES), "r"), te.reduce_axis((0, LANES), "step")
+    acc = te.compute(
+        (int(rows.shape[0]), -(-n // LANES), LANES),
+        lambda i, block, lane: te.sum(
+            rows[i, r * LANES + step].astype(out_dtype) * read(r * LANES + step, block, lane).astype(out_dtype),
+            axis=[r, step],
+        ),
+        name="acc",
+    )
+    cfg.add_flop(2 * m * k * n)
+    return te.compute((m, n), lambda i, j: acc[i, j // LANES, j % LANES], name="dense", tag=tag)
+
+
+def batch_matmul(
+    cfg: autotvm.ConfigEntity,
+    x: te.Tensor,
+    y: te.Tensor,
+    transpose_a: bool,
+    transpose_b: bool,
+    out_dtype: str,
+    tag: str,
+) -> te.Tensor:
+    """As :func:`.dense.batch_matmul`; ``y`` (B, K, N) of whole vectors is read as it lies."""
+    batch_x, *shape_x = get_const_tuple(x.shape)
+    batch_y, *shape_y = get_const_tuple(y.shape)
+    k, m = shape_x if transpose_a else shape_x[::-1]
+    n = shape_y[0] if transpose_b else shape_y[1]
+    deep, wide, batch = -(-k // LANES) * LANES, -(-n // LANES) * LANES, max(batch_x, batch_y)
+    tiles = define_tiles(cfg, _problem(m, n, k))
+    given: Read = (lambda b, i, r: x[b, r, i]) if transpose_a else (lambda b, i, r: x[b, i, r])
+    rows = _rows((batch_x,), m, k, whole_tiles(m, tiles.columns), transpose_a, x, given)
+    right = y
+    if transpose_b or (deep, wide) != (k, n):
+        zero = tvm.tir.const(0, y.dtype)
+
+        def value(b: Any, r: Any, j: Any) -> Any:
+            here = y[b, j, r] if transpose_b else y[b, r, j]
+            inside = [r < k] if deep != k else []
+            inside += [j < n] if wide != n else []
+            return tvm.tir.if_then_else(tvm.tir.all(*inside), here, zero) if inside else here
+
+        right = te.compute((batch_y, deep, wide), value, name="columns")
+    r, step = te.reduce_axis((0, deep // LANES), "r"), te.reduce_axis((0, LANES), "step")
+
+    def product(b: Any, i: Any, block: Any, lane: Any) -> Any:
+        left = rows[b if batch_x > 1 else 0, i, r * LANES + step].astype(out_dtype)
+        here = right[b if batch_y > 1 else 0, r * LANES + step, block * LANES + lane].astype(out_dtype)
+        return te.sum(left * here, axis=[r, step])
+
+    acc = te.compute((batch, int(rows.shape[1]), wide // LANES, LANES), product, name="acc")
+    cfg.add_flop(2 * batch * m * n * k)
+    return te.compute((batch, m, n), lambda b, i, j: acc[b, i, j // LANES, j % LANES], name="batch_matmul", tag=tag)
+
+
+def schedule(cfg: autotvm.ConfigEntity, s: te.Schedule, out: te.Tensor, product: te.Tensor) -> None:
+    (acc,) = product.op.input_tensors
+    m, n = get_const_tuple(product.shape)[-2:]
+    steps = int(acc.op.reduce_axis[0].dom.extent)
+    schedule_tile(s, out, acc, tiles_of(cfg, _problem(m, n, steps * LANES)))
+
+
+def _problem(m: int, n: int, k: int) -> Problem:
+    """A product's rows are the columns of its tiles."""
+    deep, wide = -(-k // LANES) * LANES, -(-n // LANES) * LANES
+    return problem_on(1, m, wide, deep, deep, LANES)
+
+
+def _rows(batch: tuple[int, ...], m: int, k: int, whole: int, moved: bool, given: te.Tensor, read: Read) -> te.Tensor:
+    """``given`` as (batch, ``whole``, K in whole vectors), with zeros behind; itself where it lies so."""
+    deep = -(-k // LANES) * LANES
+    if (whole, deep) == (m, k) and not moved:
+        return given
+    zero = tvm.tir.const(0, given.dtype)
+
+    def value(*at: Any) -> Any:
+        inside = [at[-2] < m] if whole != m else []
+        inside += [at[-1] < k] if deep != k else []
+        return tvm.tir.if_then_else(tvm.tir.all(*inside), read(*at), zero) if inside else read(*at)
+
+    return te.compute((*batch, whole, deep), value, name="rows")
