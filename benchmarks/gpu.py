@@ -25,14 +25,15 @@ from gpu_convolutions import Wanted, find
 from gpu_cudnn import CudnnConvolution, torch_with_cuda
 from gpu_kernels import OnPhone, builder_for, our_inputs, stock_task, tune_stock
 from gpu_library import compare_network
-from gpu_peak import measured_peak
 from gpu_rows import Row, summary
 from tvm.autotvm.measure import MeasureInput
 
 from tvm_codl.api import Session
 from tvm_codl.cli.options import FILE, PhoneChoice, json_option, phone_options, records_option, tuning_records_option
 from tvm_codl.cli.output import print_json, talk
-from tvm_codl.kernels.target import vector_lanes
+from tvm_codl.device.peak import measure_peak
+from tvm_codl.errors import DeviceError
+from tvm_codl.kernels.target import gpu_of
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.runtime.error_text import last_line
 
@@ -41,9 +42,9 @@ VARIANTS = ("estimate", "tuned", "stock", "cudnn")
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """The convolutions of ``models`` with the workloads of kernels whose vectors have ``lanes`` float32."""
+    """The convolutions of ``models`` with the workloads of kernels for a GPU of that kind and width of vectors."""
 
-    lanes: int
+    gpu: tuple[str, int]
     models: tuple[str, ...]
     wanted: tuple[Wanted, ...]
 
@@ -82,7 +83,7 @@ def main(
             report: dict[str, Any] = {"library": [compare_network(model, session) for model in models]}
             return print_json(report) if as_json else _print_libraries(report["library"])
         wanted = [each for each in _listed(models, session, convolutions) if only in each.convolution.name]
-        peak = measured_peak(session)
+        peak = _peak(session)
         talk(f"{len(wanted)} convolutions, peak {peak:.0f} GFLOP/s")
         rows = measure(wanted, session, peak, stock_trials, rounds, until, seed)
         report = {
@@ -96,16 +97,27 @@ def main(
     print_json(msgspec.to_builtins(report)) if as_json else _print(rows, report)
 
 
+def _peak(session: Session) -> float:
+    """GFLOP/s of float32.  Raises :class:`DeviceError` at a phone whose runtime does not measure it."""
+    peak = measure_peak(session.phone)
+    if peak is None:
+        raise DeviceError(
+            "the GPU's peak is unknown", "the phone's runtime is older than its measurement", "tvm-codl device push"
+        )
+    return peak.float32_gflops
+
+
 def _listed(models: Sequence[str], session: Session, path: Path | None) -> list[Wanted]:
-    """From the file at ``path`` if it was written for a GPU with vectors as wide: reading large networks takes a while."""
-    lanes = vector_lanes(session.tools.gpu)
+    """From the file at ``path`` if it was written for a GPU of this kind: reading large networks takes a while."""
+    gpu = gpu_of(session.tools.gpu)
+    kind = (gpu.kind, gpu.lanes)
     if path is not None and path.exists():
         read = msgspec.json.decode(path.read_bytes(), type=Listed)
-        if read.lanes == lanes and read.models == tuple(models):
+        if read.gpu == kind and read.models == tuple(models):
             return list(read.wanted)
     wanted = find(models, session.tools.gpu)
     if path is not None:
-        path.write_bytes(msgspec.json.encode(Listed(lanes, tuple(models), tuple(wanted))))
+        path.write_bytes(msgspec.json.encode(Listed(kind, tuple(models), tuple(wanted))))
     return wanted
 
 

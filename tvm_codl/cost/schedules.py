@@ -40,6 +40,9 @@ _WINDOW = (
     *("dilation", "dilation_w"),
 )
 
+#: :class:`LocalProblem`'s fields.
+_SIZES = ("batch", "out_h", "out_w", "out_c", "in_c", "kernel_h", "kernel_w", "stride", "stride_w")
+
 
 class Schedules(msgspec.Struct, frozen=True):
     """One entry a row in each array; rows without a register tile have ones.
@@ -97,15 +100,18 @@ class Scheduler:
     def variants(self, table: Table) -> list[Variant]:
         """In words, of a GPU's kernels, by row."""
         s = self.schedules(table)
-        columns = (s.task, s.columns, s.blocks, s.lanes, s.source)
-        return [variant_of(self.gpu, Cut(_CUTS[task], *rest)) for task, *rest in _rows(*columns)]
+        columns = _rows(s.task, s.columns, s.blocks, s.lanes, s.source)
+        cuts = [Cut(_CUTS[task], across, blocks, lanes, source) for task, across, blocks, lanes, source in columns]
+        for i in np.flatnonzero((s.task == CONVOLUTION) | (s.task == PRODUCT)) if self.local_memory else ():
+            product = bool(s.task[i] == PRODUCT)
+            _, ((problem, tiles),) = self._local_tiles(table.rows(np.array([i])), product)
+            positions = problem.batch * problem.rows * problem.columns
+            cuts[i] = Cut("local", source=int(s.source[i]), tile=tiles, positions=positions)
+        return [variant_of(self.gpu, cut) for cut in cuts]
 
     def _conv2d(self, table: Table) -> dict[str, Any]:
         if self.local_memory:
-            families = [(LOCAL_CONV2D, *conv2d_family(*part)[1:]) for part in _local_rows(table)]
-            sizes = ("batch", "out_h", "out_w", "out_c", "in_c", "kernel_h", "kernel_w", "stride", "stride_w")
-            tiled = self._in_local_memory(_rows(*(table[name] for name in sizes)), families, "out_h", table)
-            return {**tiled, "task": CONVOLUTION}
+            return {**self._in_local_memory(table, product=False), "task": CONVOLUTION}
         rows, columns, channels_in = table["out_h"], table["out_w"], table["in_c"]
         depth, positions = table["kernel_h"] * table["kernel_w"] * channels_in, rows * columns
         extra = vectors.missing_conv2d(table["out_c"], positions, depth, self.lanes)
@@ -126,10 +132,7 @@ class Scheduler:
 
     def _dense(self, table: Table) -> dict[str, Any]:
         if self.local_memory:
-            one = np.ones_like(table["batch"])
-            families = [(LOCAL_DENSE, depth) for depth in table["in_c"].tolist()]
-            sizes = _rows(one, one, table["batch"], table["out_c"], table["in_c"])
-            return {**self._in_local_memory(sizes, families, "batch", table), "task": PRODUCT}
+            return {**self._in_local_memory(table, product=True), "task": PRODUCT}
         depth, rows = table["in_c"], table["batch"]
         extra = vectors.missing(table["out_c"], self.lanes)
         channels = table["out_c"] + extra
@@ -166,37 +169,39 @@ class Scheduler:
             "depth": problem.depth,
         }
 
-    def _in_local_memory(
-        self, sizes: list[list[int]], families: Iterable[Family], along: str, table: Table
-    ) -> dict[str, Any]:
-        """Of problems of those ``sizes`` (:class:`LocalProblem`'s fields); ``along`` names the extent beside the channels by
-        which relatives are told apart."""
-        exact = _exact(table) if along == "out_h" else np.zeros((len(sizes), 3), dtype=np.int64)
-        source, settings = self._settings(families, np.stack([table[along], table["out_c"]], axis=1), exact)
-        found: dict[tuple[LocalProblem, str], tuple[LocalTiles, int]] = {}
-        rows = []
-        for size, setting in zip(sizes, settings, strict=True):
-            problem, word = LocalProblem(*size), str(setting.get("tile", ""))
-            if (problem, word) not in found:
-                tiles = (
-                    local_tiles.fit(LocalTiles.parse(word), problem) if word else local_tiles.choose(problem, self.gpu)
-                )
-                found[problem, word] = tiles, round(1e3 * local_tiles.estimate_us(problem, tiles, self.gpu))
-            tiles, expected = found[problem, word]
-            rows.append((tiles.columns, tiles.blocks, tiles.step, tiles.rows, expected))
-        columns, blocks, unroll, down, expected = np.array(rows, dtype=np.int64).T
+    def _local_tiles(self, table: Table, product: bool) -> tuple[Integers, list[tuple[LocalProblem, LocalTiles]]]:
+        """Where the tiles come from, the problems of all rows and their tiles in local memory."""
+        one, zero = np.ones_like(table["batch"]), np.zeros_like(table["batch"])
+        if product:
+            families: list[Family] = [(LOCAL_DENSE, depth) for depth in table["in_c"].tolist()]
+            sizes = _rows(one, one, table["batch"], table["out_c"], table["in_c"])
+            extents, exact = np.stack([table["batch"], table["out_c"]], axis=1), np.stack([zero] * 3, axis=1)
+        else:
+            parts = _rows(table["batch"], table["in_w"], table["in_c"], zero, *_window(table))
+            families = [(LOCAL_CONV2D, *conv2d_family(*part)[1:]) for part in parts]
+            sizes = _rows(*(table[name] for name in _SIZES))
+            extents, exact = np.stack([table["out_h"], table["out_c"]], axis=1), _exact(table)
+        source, settings = self._settings(families, extents, exact)
+        found: dict[tuple[LocalProblem, str], LocalTiles] = {}
+        keys = [
+            (LocalProblem(*size), str(setting.get("tile", ""))) for size, setting in zip(sizes, settings, strict=True)
+        ]
+        for problem, word in dict.fromkeys(keys):
+            tuned = local_tiles.fit(LocalTiles.parse(word), problem) if word else None
+            found[problem, word] = tuned or local_tiles.choose(problem, self.gpu)
+        return source, [(key[0], found[key]) for key in keys]
+
+    def _in_local_memory(self, table: Table, product: bool) -> dict[str, Any]:
+        source, cuts = self._local_tiles(table, product)
+        expected = {cut: round(1e3 * local_tiles.estimate_us(*cut, self.gpu)) for cut in dict.fromkeys(cuts)}
+        rows = [(p.rows, p.columns, t.columns, t.blocks, t.step, t.rows, expected[p, t]) for p, t in cuts]
+        names = ("rows_out", "columns_out", "columns", "blocks", "unroll", "rows", "nanoseconds")
         return {
+            **dict(zip(names, np.array(rows, dtype=np.int64).T, strict=True)),
             "source": source,
             "lanes": np.full(len(rows), local_tiles.LANES),
             "channels": table["out_c"],
-            "rows_out": np.array([size[1] for size in sizes]),
-            "columns_out": np.array([size[2] for size in sizes]),
             "depth": table["kernel_h"] * table["kernel_w"] * table["in_c"],
-            "columns": columns,
-            "blocks": blocks,
-            "unroll": unroll,
-            "rows": down,
-            "nanoseconds": expected,
         }
 
     def _depthwise(self, table: Table) -> dict[str, Any]:
@@ -262,10 +267,6 @@ def _whole(channels: Integers) -> Integers:
 def _rows(*columns: Integers) -> list[list[int]]:
     rows: list[list[int]] = np.stack(columns, axis=1).tolist()
     return rows
-
-
-def _local_rows(table: Table) -> list[list[int]]:
-    return _rows(table["batch"], table["in_w"], table["in_c"], np.zeros_like(table["batch"]), *_window(table))
 
 
 def _window(table: Table) -> list[Integers]:

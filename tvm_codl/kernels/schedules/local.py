@@ -17,7 +17,7 @@ from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.kernels.reuse import LOCAL_BATCH_MATMUL, LOCAL_CONV2D, LOCAL_DENSE
 from tvm_codl.kernels.schedules.kernel import distinct, schedule_fused
-from tvm_codl.kernels.target import gpu_of
+from tvm_codl.kernels.target import gpu_of, is_gpu
 from tvm_codl.kernels.tiles.local_tiles import (
     LANES,
     LocalProblem,
@@ -34,6 +34,9 @@ TAG = "local_codl"
 TUNED = 96
 #: Work-items in a group of the kernel that adds parts up.
 ADDERS = 128
+
+# The host's answers are computed vector by vector.
+_ON_HOST = LocalTiles(1, 1, 1, 1, 1, 4, 16)
 
 Value = Callable[..., Any]
 
@@ -172,6 +175,9 @@ def _schedule(cfg: autotvm.ConfigEntity, outs: Sequence[te.Tensor]) -> te.Schedu
     def schedule(s: te.Schedule, out: te.Tensor, result: te.Tensor) -> None:
         (acc,) = result.op.input_tensors
         source, weights = acc.op.input_tensors
+        if not is_gpu(tvm.target.Target.current()):
+            _compute_on_host(s, acc, source, weights)
+            return
         tiles, at_once = LocalTiles.parse(acc.op.attrs["tile"]), int(acc.op.attrs["window_rows"])
         if int(acc.shape[0]) == 1:
             _compute_tiles(s, out, acc, source, weights, tiles, at_once)
@@ -187,6 +193,20 @@ def _schedule(cfg: autotvm.ConfigEntity, outs: Sequence[te.Tensor]) -> te.Schedu
 schedule_conv2d = autotvm.register_topi_schedule(LOCAL_CONV2D, _schedule)
 schedule_dense = autotvm.register_topi_schedule(LOCAL_DENSE, _schedule)
 schedule_batch_matmul = autotvm.register_topi_schedule(LOCAL_BATCH_MATMUL, _schedule)
+
+
+def _compute_on_host(s: te.Schedule, acc: te.Tensor, source: te.Tensor, weights: te.Tensor) -> None:
+    """This computer's answer, with which a GPU's is compared."""
+    s[source].compute_inline()
+    s[weights].compute_inline()
+    registers = s.cache_write(acc, "local")
+    *outer, x, c = s[acc].op.axis
+    s[acc].parallel(s[acc].fuse(*outer, x))
+    s[acc].vectorize(c)
+    s[registers].compute_at(s[acc], s[acc].leaf_iter_vars[0])
+    *axes, lane = s[registers].op.axis
+    s[registers].reorder(*axes, *s[registers].op.reduce_axis, lane)
+    s[registers].vectorize(lane)
 
 
 def _compute_tiles(
@@ -302,7 +322,10 @@ def _add_parts(s: te.Schedule, out: te.Tensor, result: te.Tensor) -> None:
 
 def _define(cfg: autotvm.ConfigEntity, problem: LocalProblem) -> LocalTiles:
     """Declares the knob to AutoTVM and returns the tiles that ``cfg`` stands for."""
-    gpu = gpu_of(tvm.target.Target.current())
+    target = tvm.target.Target.current()
+    if not is_gpu(target):
+        return fit(_ON_HOST, problem)
+    gpu = gpu_of(target)
     cfg.define_knob("tile", distinct(*(tiles.word() for tiles in candidates(problem, gpu, TUNED))))
     if cfg.is_fallback:
         return choose(problem, gpu)

@@ -123,17 +123,24 @@ def fit(tiles: LocalTiles, problem: LocalProblem) -> LocalTiles:
     return msgspec.structs.replace(tiles, step=step, parts=min(tiles.parts, -(-problem.channels_in // step)))
 
 
+def _fit_all(many: tuple[Integers, ...], problem: LocalProblem) -> tuple[Integers, ...]:
+    """As :func:`fit`, of tiles of which those with too many rows are left out later."""
+    *others, step, parts = many
+    step = np.minimum(step, problem.channels_in)
+    return (*others, step, np.minimum(parts, -(-problem.channels_in // step)))
+
+
 @lru_cache(maxsize=4096)
 def candidates(problem: LocalProblem, gpu: Gpu, limit: int) -> tuple[LocalTiles, ...]:
     """The ``limit`` most promising tiles, best first."""
     usual = _STEPS if problem.kernel_h * problem.kernel_w > 1 else _SINGLE_STEPS
     for steps in (usual, (_LEAST_STEP,)):
-        many = _enumerate(gpu.max_group, gpu.registers, steps)
+        many = _fit_all(_enumerate(gpu.max_group, gpu.registers, steps), problem)
         cost = microseconds(problem, many, gpu)
-        order = np.argsort(cost, kind="stable")[: 4 * limit]
+        order = np.argsort(cost, kind="stable")[: 8 * limit]  # some are the same once they fit
         if np.isfinite(cost[order[0]]):
             break
-    found = (fit(LocalTiles(*(int(a[i]) for a in many)), problem) for i in order if np.isfinite(cost[i]))
+    found = (LocalTiles(*(int(a[i]) for a in many)) for i in order if np.isfinite(cost[i]))
     return tuple(dict.fromkeys(found))[:limit]
 
 

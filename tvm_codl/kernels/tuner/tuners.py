@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -72,14 +73,18 @@ class KnobModel(CostModel):
         self._booster = xgboost.train({**PARAMETERS, "nthread": self.threads}, data, TREES)
 
     def _features(self, config: Any, extents: Sequence[float]) -> list[float]:
-        numbers = [float(self._index(name, v) if isinstance(v, str) else v) for name, v in knobs_of(config)]
+        numbers = [number for name, value in knobs_of(config) for number in self._numbers(name, value)]
         # A tile that divides its extent leaves no tail.
         tails = [extent % max(number, 1) / max(extent, 1) for extent in extents for number in numbers[:2]]
         return [*numbers, math.prod(numbers[:2]), *extents, *tails]
 
-    def _index(self, name: str, word: str) -> int:
+    def _numbers(self, name: str, value: Any) -> list[float]:
+        """A knob's number, those in its word, or the place of a word without any among the knob's."""
+        if not isinstance(value, str):
+            return [float(value)]
         words = self._words.get(name, [])
-        return words.index(word) if word in words else -1
+        place = float(words.index(value) if value in words else -1)
+        return [float(number) for number in re.findall(r"\d+", value)] or [place]
 
 
 class Exhaustive(ModelOptimizer):
