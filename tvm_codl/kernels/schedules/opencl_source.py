@@ -43,6 +43,7 @@ _PLAIN = """\
 _ALIGNED = "#define codl_aligned4(...) (*(const __global float4*)(__VA_ARGS__))\n"
 _WIDTHS = (2, 4, 8, 16)
 _PARAMETER = re.compile(r"__global float\* restrict (\w+)")
+_PARAMETERS = re.compile(r"__kernel void \w+\(([^;{]*)\) \{")
 _PRIVATE = re.compile(r"^ +float (\w+)\[\d+\];$", re.MULTILINE)
 _GROUP = re.compile(r"convert_int\(get_group_id\((\d)\)\)")
 # As an argument of an overloaded function or an element of a vector, an index must keep its type.
@@ -59,7 +60,8 @@ _DEFINITION = re.compile(r"^(__kernel) (void [^;{]*\{)$", re.MULTILINE)
 
 def aligned_loads(source: str) -> str:
     """``source`` with the vector loads from its float parameters made through pointers to vectors."""
-    names = set(_PARAMETER.findall(source))
+    # Other kernels of the module are declared, with parameters that may have the names of this one's arrays.
+    names = {name for parameters in _PARAMETERS.findall(source) for name in _PARAMETER.findall(parameters)}
 
     def load(match: re.Match[str]) -> str:
         width, name = match.groups()
