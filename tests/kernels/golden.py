@@ -73,13 +73,24 @@ BODIES: dict[str, relay.Expr] = {
 }
 
 
+#: Targets on which the other kernels are those of another target.
+ONLY = {"GPU with images": ("conv2d", "dense"), "GPU with local memory": ("conv2d", "dense", "batch_matmul")}
+
+
 def targets() -> dict[str, tvm.target.Target]:
     """None depends on the machine that runs the tests."""
     wide = cpu_target("skylake-avx512", mtriple="x86_64-linux-gnu")
     phone = cpu_target(mattr="+neon", mtriple="aarch64-linux-gnu")
     real = gpu_target(phone, usual("mobile"), image_side=16384)
     played = gpu_target(wide)
-    return {"x86 CPU": wide, "Arm CPU": phone, "GPU": real, "GPU with images": with_images(real), "played GPU": played}
+    return {
+        "x86 CPU": wide,
+        "Arm CPU": phone,
+        "GPU": real,
+        "GPU with images": with_images(real),
+        "GPU with local memory": gpu_target(phone, usual("local")),
+        "played GPU": played,
+    }
 
 
 def digests(names: Iterable[str] = BODIES, on: Iterable[str] = ()) -> dict[str, str]:
@@ -91,8 +102,8 @@ def digests(names: Iterable[str] = BODIES, on: Iterable[str] = ()) -> dict[str, 
             if (on and place not in on) or (shipped and "v16" not in target.keys):
                 continue
             for name in names:
-                if place == "GPU with images" and not name.startswith(("conv2d", "dense")):
-                    continue  # only these read images
+                if not name.startswith(ONLY.get(place, "")):
+                    continue
                 code = _code(BODIES[name], target, shipped)
                 records = "shipped records" if shipped else "estimates"
                 found[f"{name}, {place}, {records}"] = hashlib.sha256(code.encode()).hexdigest()[:16]

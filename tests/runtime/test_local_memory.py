@@ -19,6 +19,8 @@ from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.kernels.reuse import LOCAL_CONV2D, Tunings
 from tvm_codl.kernels.tuner.answers import HostAnswers
 from tvm_codl.kernels.workloads import workloads
+from tvm_codl.records.workload import Workload
+from tvm_codl.relay.pipeline import extract
 
 pytestmark = pytest.mark.usefixtures("opencl")
 
@@ -97,9 +99,6 @@ def test_the_host_has_an_answer_to_compare_with(name: str) -> None:
 
 def test_the_cost_model_knows_the_tiles_that_run() -> None:
     """The scheduler of costs and the build ask one rule."""
-    from tvm_codl.records.workload import Workload
-    from tvm_codl.relay.pipeline import extract
-
     mod = CASES["3x3 in parts"]
     graph, _, _ = extract(mod)
     (workload,) = [Workload.of(o, graph) for o in graph.operators if Workload.of(o, graph).kind == "conv2d"]

@@ -14,7 +14,7 @@ from tvm.target.generic_func import get_native_generic_func
 
 from tvm_codl.kernels.schedules import conv2d as conv
 from tvm_codl.kernels.schedules import dense as products
-from tvm_codl.kernels.schedules import depthwise, exponential, local
+from tvm_codl.kernels.schedules import depthwise, exponential, local, local_products
 from tvm_codl.kernels.schedules.elementwise import schedule_stages
 from tvm_codl.kernels.target import CPU_KEY, GPU_KEY, KEY, has_local_memory, is_gpu
 
@@ -145,7 +145,7 @@ def _conv2d(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -
     if _is_float(data, kernel) and layout == "NHWC":
         channels = int(out_type.shape[3])
         if groups == 1 and kernel_layout == "HWIO" and has_local_memory(target):
-            return _implement(wrap(local.conv2d), schedule(local.schedule_conv2d), "conv2d_local.codl")
+            return _implement(wrap(local_products.conv2d), schedule(local.schedule_conv2d), "conv2d_local.codl")
         if groups == 1 and (kernel_layout == "HWIO" or _PACKED.match(kernel_layout)):
             return _implement(wrap(conv.conv2d), schedule(conv.schedule_conv2d), "conv2d_nhwc.codl")
         if groups == int(data.shape[3]) == int(kernel.shape[2]) and kernel_layout == "HWOI":
@@ -192,11 +192,11 @@ def _batch_matmul(kernel: Any) -> Any:
 _register_product(
     "dense",
     (_dense(products.dense), products.schedule_dense),
-    (_dense(local.dense), local.schedule_dense),
+    (_dense(local_products.dense), local.schedule_dense),
     "dense_pack",
 )
 _register_product(
     "batch_matmul",
     (_batch_matmul(products.batch_matmul), products.schedule_batch_matmul),
-    (_batch_matmul(local.batch_matmul), local.schedule_batch_matmul),
+    (_batch_matmul(local_products.batch_matmul), local.schedule_batch_matmul),
 )

@@ -6,7 +6,6 @@ from typing import Any
 
 import tvm
 from tvm import autotvm, te
-from tvm.topi.nn.utils import get_pad_tuple
 from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.kernels.reuse import CONV2D as TASK
@@ -19,6 +18,7 @@ from tvm_codl.kernels.schedules.kernel import (
     schedule_tile,
     tiles_of,
 )
+from tvm_codl.kernels.schedules.operands import WindowSizes, below, or_zero
 from tvm_codl.kernels.schedules.window import TAG, padded
 from tvm_codl.kernels.target import is_phone, vector_lanes
 from tvm_codl.kernels.tiles import vectors, window
@@ -51,15 +51,14 @@ def conv2d(
     if is_phone(tvm.target.Target.current()):
         return phone_conv2d.conv2d(cfg, data, kernel, strides, padding, dilation, out_dtype)
     (sh, sw), (dh, dw) = strides, dilation
-    top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dh + 1, (kw - 1) * dw + 1))
-    rows = (h + top + bottom - (kh - 1) * dh - 1) // sh + 1
-    columns = (w + left + right - (kw - 1) * dw - 1) // sw + 1
+    sizes = WindowSizes.of((h, w), (kh, kw), strides, padding, dilation)
+    rows, columns = sizes.rows, sizes.columns
     weights = kernel if len(kernel.shape) == 5 else _pack(kernel, rows * columns)
     blocks, lanes = int(weights.shape[0]), int(weights.shape[4])
     channels = blocks * lanes if len(kernel.shape) == 5 else int(kernel.shape[3])
     tiles = define_tiles(cfg, problem_on(rows, columns, blocks * lanes, kh * kw * channels_in, channels_in, lanes))
     whole = window.whole_tiles(columns, tiles.columns)
-    source = padded(data, top, left, window.reach(rows, sh, kh, dh), window.reach(whole, sw, kw, dw))
+    source = padded(data, sizes.top, sizes.left, window.reach(rows, sh, kh, dh), window.reach(whole, sw, kw, dw))
     ry, rx = te.reduce_axis((0, kh), "ry"), te.reduce_axis((0, kw), "rx")
     rc = te.reduce_axis((0, channels_in), "rc")
     acc = te.compute(
@@ -101,12 +100,11 @@ def schedule_conv2d(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Sche
 def _pack(kernel: te.Tensor, positions: int) -> te.Tensor:
     """(KH, KW, IC, OC) as (ceil(OC/v), KH, KW, IC, v)."""
     kh, kw, channels_in, channels = get_const_tuple(kernel.shape)
-    lanes, fill = packing(channels, positions)
-    zero = tvm.tir.const(0, kernel.dtype)
+    lanes, _ = packing(channels, positions)
+    blocks = -(-channels // lanes)
 
     def value(block: Any, y: Any, x: Any, k: Any, lane: Any) -> Any:
         channel = block * lanes + lane
-        here = kernel[y, x, k, channel]
-        return tvm.tir.if_then_else(channel < channels, here, zero) if fill else here
+        return or_zero(kernel[y, x, k, channel], below(channel, blocks * lanes, channels))
 
-    return te.compute((-(-channels // lanes), kh, kw, channels_in, lanes), value, name="packed_weights")
+    return te.compute((blocks, kh, kw, channels_in, lanes), value, name="packed_weights")

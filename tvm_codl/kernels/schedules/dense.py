@@ -17,6 +17,7 @@ from tvm_codl.kernels.schedules.kernel import (
     schedule_tile,
     tiles_of,
 )
+from tvm_codl.kernels.schedules.operands import ProductSizes, below, or_zero
 from tvm_codl.kernels.target import is_phone
 from tvm_codl.kernels.tiles.window import whole_tiles
 
@@ -41,8 +42,7 @@ def dense(cfg: autotvm.ConfigEntity, data: te.Tensor, weight: te.Tensor, out_dty
     whole = whole_tiles(m, tiles.columns)
     rows = data
     if whole != m:
-        zero = tvm.tir.const(0, data.dtype)
-        rows = te.compute((whole, k), lambda i, r: tvm.tir.if_then_else(i < m, data[i, r], zero), name="rows")
+        rows = te.compute((whole, k), lambda i, r: or_zero(data[i, r], below(i, whole, m)), name="rows")
     r = te.reduce_axis((0, k), "k")
     acc = te.compute(
         (whole, blocks, lanes),
@@ -65,14 +65,12 @@ def batch_matmul(
     """
     if is_phone(tvm.target.Target.current()):
         return phone_products.batch_matmul(cfg, x, y, transpose_a, transpose_b, out_dtype, TAG)
-    batch_x, *shape_x = get_const_tuple(x.shape)
-    batch_y, *shape_y = get_const_tuple(y.shape)
-    k, m = shape_x if transpose_a else shape_x[::-1]
-    n = shape_y[0] if transpose_b else shape_y[1]
+    sizes = ProductSizes.of(x, y, transpose_a, transpose_b)
+    m, n, k = sizes.m, sizes.n, sizes.k
     lanes = lanes_for(n)
-    batch, blocks = max(batch_x, batch_y), n // lanes
+    blocks = n // lanes
     packed = te.compute(
-        (batch_y, blocks, k, lanes),
+        (sizes.batch_y, blocks, k, lanes),
         lambda b, block, r, lane: y[(b, block * lanes + lane, r) if transpose_b else (b, r, block * lanes + lane)],
         name="packed_weights",
     )
@@ -80,24 +78,24 @@ def batch_matmul(
     whole = whole_tiles(m, tiles.columns)
     rows = x
     if transpose_a or whole != m:
-        zero = tvm.tir.const(0, x.dtype)
         rows = te.compute(
-            (batch_x, whole, k),
-            lambda b, i, r: tvm.tir.if_then_else(i < m, x[(b, r, i) if transpose_a else (b, i, r)], zero),
+            (sizes.batch_x, whole, k),
+            lambda b, i, r: or_zero(x[(b, r, i) if transpose_a else (b, i, r)], below(i, whole, m)),
             name="rows",
         )
     r = te.reduce_axis((0, k), "k")
     acc = te.compute(
-        (batch, whole, blocks, lanes),
+        (sizes.batch, whole, blocks, lanes),
         lambda b, i, block, lane: te.sum(
-            rows[b if batch_x > 1 else 0, i, r].astype(out_dtype)
-            * packed[b if batch_y > 1 else 0, block, r, lane].astype(out_dtype),
+            rows[sizes.in_x(b), i, r].astype(out_dtype) * packed[sizes.in_y(b), block, r, lane].astype(out_dtype),
             axis=[r],
         ),
         name="acc",
     )
-    cfg.add_flop(2 * batch * m * n * k)
-    return te.compute((batch, m, n), lambda b, i, j: acc[b, i, j // lanes, j % lanes], name="batch_matmul", tag=TAG)
+    cfg.add_flop(sizes.flop)
+    return te.compute(
+        (sizes.batch, m, n), lambda b, i, j: acc[b, i, j // lanes, j % lanes], name="batch_matmul", tag=TAG
+    )
 
 
 def _schedule(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Schedule:

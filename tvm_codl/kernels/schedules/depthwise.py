@@ -10,7 +10,6 @@ import functools
 
 import tvm
 from tvm import autotvm, te
-from tvm.topi.nn.utils import get_pad_tuple
 from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.kernels.reuse import DEPTHWISE as TASK
@@ -18,6 +17,7 @@ from tvm_codl.kernels.schedules.conv2d import lanes_for
 from tvm_codl.kernels.schedules.elementwise import schedule_stage, share_out
 from tvm_codl.kernels.schedules.groups import spread
 from tvm_codl.kernels.schedules.kernel import distinct, integers, schedule_fused
+from tvm_codl.kernels.schedules.operands import WindowSizes
 from tvm_codl.kernels.schedules.window import padded
 from tvm_codl.kernels.target import gpu_of, is_gpu, vector_lanes
 from tvm_codl.kernels.tiles import strips, window
@@ -40,12 +40,11 @@ def depthwise_conv2d(
     n, h, w, _ = get_const_tuple(data.shape)
     kh, kw, channels, many = get_const_tuple(kernel.shape)
     (sh, sw), (dh, dw) = strides, dilation
-    top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dh + 1, (kw - 1) * dw + 1))
-    rows = (h + top + bottom - (kh - 1) * dh - 1) // sh + 1
-    columns = (w + left + right - (kw - 1) * dw - 1) // sw + 1
+    sizes = WindowSizes.of((h, w), (kh, kw), strides, padding, dilation)
+    rows, columns = sizes.rows, sizes.columns
     cut = _define(cfg, StripProblem(rows, columns, _lanes(channels, many), kh, kw, sw, dw))
     whole = window.whole_tiles(columns, cut.columns)
-    source = padded(data, top, left, window.reach(rows, sh, kh, dh), window.reach(whole, sw, kw, dw))
+    source = padded(data, sizes.top, sizes.left, window.reach(rows, sh, kh, dh), window.reach(whole, sw, kw, dw))
     ry, rx = te.reduce_axis((0, kh), "ry"), te.reduce_axis((0, kw), "rx")
     acc = te.compute(
         (n, rows, whole, channels * many),

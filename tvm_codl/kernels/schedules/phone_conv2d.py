@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import tvm
 from tvm import autotvm, te
-from tvm.topi.nn.utils import get_pad_tuple
 from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.kernels.schedules.image import fits_image
 from tvm_codl.kernels.schedules.kernel import define_tiles, problem_on, tiles_of
+from tvm_codl.kernels.schedules.operands import WindowSizes, below, or_zero
 from tvm_codl.kernels.schedules.phone_kernel import LANES, packed, schedule_tile
 from tvm_codl.kernels.schedules.window import TAG, padded
 from tvm_codl.kernels.tiles import window
@@ -34,13 +33,12 @@ def conv2d(
     n, h, w, channels_in = get_const_tuple(data.shape)
     kh, kw, _, channels = get_const_tuple(kernel.shape)
     (sh, sw), (dh, dw) = strides, dilation
-    top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dh + 1, (kw - 1) * dw + 1))
-    rows = (h + top + bottom - (kh - 1) * dh - 1) // sh + 1
-    columns = (w + left + right - (kw - 1) * dw - 1) // sw + 1
+    sizes = WindowSizes.of((h, w), (kh, kw), strides, padding, dilation)
+    rows, columns = sizes.rows, sizes.columns
     tiles = define_tiles(cfg, _problem(rows, columns, channels, kh * kw, channels_in))
     whole = window.whole_tiles(columns, tiles.columns)
     extra = -channels_in % LANES
-    source = padded(data, top, left, window.reach(rows, sh, kh, dh), window.reach(whole, sw, kw, dw), extra)
+    source = padded(data, sizes.top, sizes.left, window.reach(rows, sh, kh, dh), window.reach(whole, sw, kw, dw), extra)
     weights = _weights(kernel, extra)
     # Neighbouring taps of an undilated window are neighbours in memory: one loop goes over them and their channels.
     steps = (channels_in + extra) // LANES
@@ -86,8 +84,7 @@ def _weights(kernel: te.Tensor, extra: int) -> Any:
 
     def value(k: Any, channel: Any) -> Any:
         tap, c = k // deep, k % deep
-        given = kernel[tap // kw, tap % kw, c, channel]
-        return tvm.tir.if_then_else(c < channels_in, given, tvm.tir.const(0, kernel.dtype)) if extra else given
+        return or_zero(kernel[tap // kw, tap % kw, c, channel], below(c, deep, channels_in))
 
-    whole = packed(kh * kw * deep, channels, kernel.dtype, value)
+    whole = packed(kh * kw * deep, channels, value)
     return lambda y, x, c, block, lane: whole[(y * kw + x) * deep + c, block, lane]

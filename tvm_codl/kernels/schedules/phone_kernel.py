@@ -18,6 +18,7 @@ from tvm import te
 
 from tvm_codl.kernels.schedules.elementwise import schedule_stage
 from tvm_codl.kernels.schedules.image import fill_image
+from tvm_codl.kernels.schedules.operands import below, or_zero
 from tvm_codl.kernels.target import gpu_of
 from tvm_codl.kernels.tiles.groups import group_of
 from tvm_codl.kernels.tiles.register_tiles import Tiles
@@ -27,16 +28,15 @@ LANES = 4
 PACKED = "packed_weights"
 
 
-def packed(depth: int, channels: int, dtype: str, value: Any) -> te.Tensor:
+def packed(depth: int, channels: int, value: Any) -> te.Tensor:
     """Weights as (``depth``, blocks, 4) from ``value(k, channel)``, with zeros behind the last channel."""
-    zero = tvm.tir.const(0, dtype)
+    blocks = -(-channels // LANES)
 
     def here(k: Any, block: Any, lane: Any) -> Any:
         channel = block * LANES + lane
-        given = value(k, channel)
-        return given if channels % LANES == 0 else tvm.tir.if_then_else(channel < channels, given, zero)
+        return or_zero(value(k, channel), below(channel, blocks * LANES, channels))
 
-    return te.compute((depth, -(-channels // LANES), LANES), here, name=PACKED)
+    return te.compute((depth, blocks, LANES), here, name=PACKED)
 
 
 def schedule_tile(s: te.Schedule, out: te.Tensor, acc: te.Tensor, tiles: Tiles) -> None:

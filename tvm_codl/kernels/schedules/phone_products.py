@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import tvm
 from tvm import autotvm, te
 from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.kernels.schedules.image import fits_image
 from tvm_codl.kernels.schedules.kernel import define_tiles, problem_on, tiles_of
+from tvm_codl.kernels.schedules.operands import ProductSizes, below, or_zero
 from tvm_codl.kernels.schedules.phone_kernel import LANES, packed, schedule_tile
 from tvm_codl.kernels.tiles.register_tiles import Problem
 from tvm_codl.kernels.tiles.window import whole_tiles
@@ -34,9 +34,9 @@ def dense(cfg: autotvm.ConfigEntity, data: te.Tensor, weight: te.Tensor, out_dty
 
         def value(r: Any, j: Any) -> Any:
             here = weight[j // lanes, r, j % lanes] if lanes else weight[j, r]
-            return here if deep == k else tvm.tir.if_then_else(r < k, here, tvm.tir.const(0, weight.dtype))
+            return or_zero(here, below(r, deep, k))
 
-        whole = packed(deep, n, weight.dtype, value)
+        whole = packed(deep, n, value)
 
         def read(r: Any, block: Any, lane: Any) -> Any:
             return whole[r, block, lane]
@@ -64,35 +64,32 @@ def batch_matmul(
     tag: str,
 ) -> te.Tensor:
     """As :func:`.dense.batch_matmul`; ``y`` (B, K, N) of whole vectors is read as it lies."""
-    batch_x, *shape_x = get_const_tuple(x.shape)
-    batch_y, *shape_y = get_const_tuple(y.shape)
-    k, m = shape_x if transpose_a else shape_x[::-1]
-    n = shape_y[0] if transpose_b else shape_y[1]
-    deep, wide, batch = -(-k // LANES) * LANES, -(-n // LANES) * LANES, max(batch_x, batch_y)
+    sizes = ProductSizes.of(x, y, transpose_a, transpose_b)
+    m, n, k = sizes.m, sizes.n, sizes.k
+    deep, wide = -(-k // LANES) * LANES, -(-n // LANES) * LANES
     tiles = define_tiles(cfg, _problem(m, n, k))
     given: Read = (lambda b, i, r: x[b, r, i]) if transpose_a else (lambda b, i, r: x[b, i, r])
-    rows = _rows((batch_x,), m, k, whole_tiles(m, tiles.columns), transpose_a, x, given)
+    rows = _rows((sizes.batch_x,), m, k, whole_tiles(m, tiles.columns), transpose_a, x, given)
     right = y
     if transpose_b or (deep, wide) != (k, n):
-        zero = tvm.tir.const(0, y.dtype)
 
         def value(b: Any, r: Any, j: Any) -> Any:
             here = y[b, j, r] if transpose_b else y[b, r, j]
-            inside = [r < k] if deep != k else []
-            inside += [j < n] if wide != n else []
-            return tvm.tir.if_then_else(tvm.tir.all(*inside), here, zero) if inside else here
+            return or_zero(here, [*below(r, deep, k), *below(j, wide, n)])
 
-        right = te.compute((batch_y, deep, wide), value, name="columns")
+        right = te.compute((sizes.batch_y, deep, wide), value, name="columns")
     r, step = te.reduce_axis((0, deep // LANES), "r"), te.reduce_axis((0, LANES), "step")
 
     def product(b: Any, i: Any, block: Any, lane: Any) -> Any:
-        left = rows[b if batch_x > 1 else 0, i, r * LANES + step].astype(out_dtype)
-        here = right[b if batch_y > 1 else 0, r * LANES + step, block * LANES + lane].astype(out_dtype)
+        left = rows[sizes.in_x(b), i, r * LANES + step].astype(out_dtype)
+        here = right[sizes.in_y(b), r * LANES + step, block * LANES + lane].astype(out_dtype)
         return te.sum(left * here, axis=[r, step])
 
-    acc = te.compute((batch, int(rows.shape[1]), wide // LANES, LANES), product, name="acc")
-    cfg.add_flop(2 * batch * m * n * k)
-    return te.compute((batch, m, n), lambda b, i, j: acc[b, i, j // LANES, j % LANES], name="batch_matmul", tag=tag)
+    acc = te.compute((sizes.batch, int(rows.shape[1]), wide // LANES, LANES), product, name="acc")
+    cfg.add_flop(sizes.flop)
+    return te.compute(
+        (sizes.batch, m, n), lambda b, i, j: acc[b, i, j // LANES, j % LANES], name="batch_matmul", tag=tag
+    )
 
 
 def schedule(cfg: autotvm.ConfigEntity, s: te.Schedule, out: te.Tensor, product: te.Tensor) -> None:
@@ -113,11 +110,8 @@ def _rows(batch: tuple[int, ...], m: int, k: int, whole: int, moved: bool, given
     deep = -(-k // LANES) * LANES
     if (whole, deep) == (m, k) and not moved:
         return given
-    zero = tvm.tir.const(0, given.dtype)
 
     def value(*at: Any) -> Any:
-        inside = [at[-2] < m] if whole != m else []
-        inside += [at[-1] < k] if deep != k else []
-        return tvm.tir.if_then_else(tvm.tir.all(*inside), read(*at), zero) if inside else read(*at)
+        return or_zero(read(*at), [*below(at[-2], whole, m), *below(at[-1], deep, k)])
 
     return te.compute((*batch, whole, deep), value, name="rows")
