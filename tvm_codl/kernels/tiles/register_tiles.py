@@ -29,6 +29,7 @@ MOST_BLOCKS = 8
 # On a phone's GPU, by its compilers (benchmarks/isa.py) and Arm's and Qualcomm's guides:
 STEP = 4  # input channels a step, and float32 of a vector
 PHONE_COLUMNS, PHONE_BLOCKS = 16, 4  # of a tile, at most
+SHORT, AHEAD = 36, 3  # the longest reduction that is unrolled whole, and vectors of inputs in registers there
 LOAD = 4  # cycles of a vector's load, in which as many vectors are multiplied and added
 STARTED = 4  # warps of a core that hide each other's loads
 
@@ -66,10 +67,10 @@ class Problem(msgspec.Struct, frozen=True):
         """Vectors that a work-item may keep: a real GPU has fewer for each, and wants many of them."""
         return VECTOR_REGISTERS if self.threads == 1 else VECTOR_REGISTERS // 2
 
-    def holds(self, columns: Size, blocks: Size) -> Any:
-        """Whether the registers do: on a phone, for the results, a step's weights and one vector of inputs."""
+    def holds(self, columns: Size, blocks: Size, inputs: int = 1) -> Any:
+        """Whether the registers do: on a phone, for the results, a step's weights and ``inputs`` vectors of inputs."""
         if self.on_phone:
-            return STEP * (columns * blocks + STEP * blocks + 1) <= self.gpu.registers
+            return STEP * (columns * blocks + STEP * blocks + inputs) <= self.gpu.registers
         return (columns + 1) * blocks + 1 <= max(self.registers, 3)
 
 
@@ -138,6 +139,9 @@ def _costs(problem: Problem) -> tuple[Any, Integers, Integers]:
     each = {n: np.atleast_1d(getattr(problem, n))[:, None] for n in ("rows", "columns", "channels", "depth", "lanes")}
     many = Problem(**each, channels_in=1, gpu=problem.gpu)
     legal = (many.blocks % blocks == 0) & (columns <= many.columns)
+    if problem.on_phone:
+        # A compiler unrolls so short a reduction, such as a 3 x 3 window of a picture, and loads inputs ahead.
+        legal &= (many.depth > SHORT) | problem.holds(columns, blocks, AHEAD)
     return np.where(legal, cycles(many, columns, blocks), np.inf), columns, blocks
 
 
