@@ -60,9 +60,12 @@ def images(cpu_target: str, side: int = 8192) -> DeviceProfile:
 
 def test_images_are_offered_where_a_vector_is_a_pixel() -> None:
     arm, wide = "llvm -mtriple=aarch64-linux-gnu -mattr=+neon", "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512"
-    assert offered(images(arm), SPLIT)["gpu_memory"] == ["image"]
-    check_settings(Settings(gpu_memory="image"), images(arm))
-    for phone, why in ((images(wide), "a vector of four"), (images(arm, 0), "reports no images")):
+    for phone in (images(arm), images(wide)):
+        assert offered(phone, SPLIT)["gpu_memory"] == ["image"]
+        check_settings(Settings(gpu_memory="image"), phone)
+    # A CPU that plays a GPU has vectors of its own width.
+    played = msgspec.structs.replace(images(wide), gpu_name="pocl-cpu", gpu_cores=(7,))
+    for phone, why in ((played, "a vector of four"), (images(arm, 0), "reports no images")):
         assert "gpu_memory" not in offered(phone, SPLIT)
         with pytest.raises(UserError, match=f"read no images[^$]*{why}"):
             check_settings(Settings(gpu_memory="image"), phone)

@@ -9,7 +9,8 @@ from typing import Any
 from tvm import autotvm, te, tir
 from tvm.target import Target
 
-from tvm_codl.kernels.target import vector_lanes
+from tvm_codl.kernels.schedules.depthwise import TASK as DEPTHWISE
+from tvm_codl.kernels.target import is_phone, vector_lanes
 from tvm_codl.kernels.tuner.trials import legal
 
 DEEDS = ("work", "raise", "crash", "hang", "abort on the phone")
@@ -18,13 +19,19 @@ DEEDS = ("work", "raise", "crash", "hang", "abort on the phone")
 def conv_task(target: Any, extent: int = 14, channels: int = 16, out: int = 32, window: int = 3) -> Any:
     """A convolution that takes microseconds; its output is as large as its input."""
     lanes = vector_lanes(target)
-    data, kernel = (
-        ("TENSOR", (1, extent, extent, channels)),
-        ("TENSOR", (out // lanes, window, window, channels, lanes)),
-    )
+    window_and_inputs = (window, window, channels)
+    # A phone's GPU reads weights as they lie.
+    weights = (*window_and_inputs, out) if is_phone(target) else (out // lanes, *window_and_inputs, lanes)
+    data, kernel = ("TENSOR", (1, extent, extent, channels)), ("TENSOR", weights)
     pads = (window // 2,) * 4
     arguments = ((*data, "float32"), (*kernel, "float32"), (1, 1), pads, (1, 1), "float32")
     return autotvm.task.create("conv2d_nhwc.codl", arguments, target)
+
+
+def depthwise_task(target: Any, channels: int = 32) -> Any:
+    """A depthwise convolution, 3x3."""
+    data, kernel = ("TENSOR", (1, 14, 14, channels), "float32"), ("TENSOR", (3, 3, channels, 1), "float32")
+    return autotvm.task.create(DEPTHWISE, (data, kernel, (1, 1), (1, 1, 1, 1), (1, 1), "float32"), target)
 
 
 @autotvm.template("tests.misbehaving")

@@ -13,7 +13,7 @@ from tvm import autotvm, relay, transform
 from tvm.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
 from tvm.autotvm.measure.measure import Builder, Runner
 
-from tests.runtime.kernel_tasks import DEEDS, conv_task, first_legal, inputs_of
+from tests.runtime.kernel_tasks import DEEDS, conv_task, depthwise_task, first_legal, inputs_of
 from tests.runtime.schedule_cases import OPTIONS, conv
 from tvm_codl.build.library import build
 from tvm_codl.errors import UserError
@@ -22,7 +22,6 @@ from tvm_codl.kernels.dispatch import plain, scheduled
 from tvm_codl.kernels.gpu import usual
 from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.kernels.reuse import read
-from tvm_codl.kernels.schedules.depthwise import TASK as DEPTHWISE
 from tvm_codl.kernels.tuner.answers import Verdict
 from tvm_codl.kernels.tuner.builder import BatchBuilder, failed
 from tvm_codl.kernels.tuner.trials import Trials, append, knobs_of, legal
@@ -127,11 +126,11 @@ def test_candidates_share_a_library_under_names_of_their_own(task: Any) -> None:
 
 
 def test_work_group_over_the_limit_is_not_built() -> None:
-    task = conv_task(gpu_target(cpu_target(lanes=4), usual("mobile")))
+    task = depthwise_task(gpu_target(cpu_target(lanes=4), usual("mobile")))
     sizes = {index: dict(knobs_of(task.config_space.get(index)))["threads"] for index in legal(task.config_space)}
-    small, large = (next(i for i, size in sizes.items() if size == wanted) for wanted in (16, 64))
+    small, large = (next(i for i, size in sizes.items() if size == wanted) for wanted in (64, 256))
     builder = BatchBuilder(workers=1)
-    builder.set_task(task, {"checks": {"gpu": {"max_threads_per_block": 16}}})
+    builder.set_task(task, {"checks": {"gpu": {"max_threads_per_block": 64}}})
     fits, too_large = builder.build(inputs_of(task, small, large))
     assert fits.error is None
     assert too_large.error_no == MeasureErrorNo.INSTANTIATION_ERROR and "limit" in str(too_large.costs[1])
@@ -216,11 +215,8 @@ def test_a_winner_that_wins_again_is_not_written_again(task: Any, tmp_path: Path
 
 def test_a_winner_for_other_vectors_is_written_beside(tmp_path: Path) -> None:
     """Depthwise kernels have one workload whatever their vectors."""
-    shape, weights = ("TENSOR", (1, 14, 14, 32), "float32"), ("TENSOR", (3, 3, 32, 1), "float32")
-    arguments = (shape, weights, (1, 1), (1, 1, 1, 1), (1, 1), "float32")
     for lanes in (16, 8):
-        other = autotvm.task.create(DEPTHWISE, arguments, cpu_target(lanes=lanes))
-        tuned(other, tmp_path, trials=4)
+        tuned(depthwise_task(cpu_target(lanes=lanes)), tmp_path, trials=4)
     assert [entry.serves.lanes for entry in read([tmp_path / "best.log"]).entries] == [16, 8]
 
 
