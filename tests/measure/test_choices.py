@@ -65,7 +65,9 @@ def test_images_are_offered_where_a_vector_is_a_pixel() -> None:
         check_settings(Settings(gpu_memory="image"), phone)
     # A CPU that plays a GPU has vectors of its own width.
     played = msgspec.structs.replace(images(wide), gpu_name="pocl-cpu", gpu_cores=(7,))
-    for phone, why in ((played, "a vector of four"), (images(arm, 0), "reports no images")):
+    # One with local memory shares weights there.
+    discrete = msgspec.structs.replace(images(wide), gpu_name="NVIDIA H200", unified_memory=False)
+    for phone, why in ((played, "a vector of four"), (discrete, ""), (images(arm, 0), "reports no images")):
         assert "gpu_memory" not in offered(phone, SPLIT)
         with pytest.raises(UserError, match=f"read no images[^$]*{why}"):
             check_settings(Settings(gpu_memory="image"), phone)

@@ -18,7 +18,7 @@ from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.gpu import Gpu
 from tvm_codl.kernels.reuse import SHIPPED
 from tvm_codl.kernels.schedules.image import PIXEL
-from tvm_codl.kernels.target import cpu_target, gpu_target, vector_lanes, with_images
+from tvm_codl.kernels.target import cpu_target, gpu_target, has_local_memory, vector_lanes, with_images
 
 #: Raise it when regions are timed in another way (runtime/native/coexec/*_time.cc): earlier times are stale then.
 TIMING = 3
@@ -57,7 +57,9 @@ def targets_of(profile: DeviceProfile) -> tuple[tvm.target.Target, tvm.target.Ta
 
 def reads_images(profile: DeviceProfile) -> bool:
     """Whether kernels for a phone of that profile can read weights from images."""
-    return profile.images and min(profile.image2d) > 0 and vector_lanes(targets_of(profile)[1]) == PIXEL
+    _, gpu = targets_of(profile)
+    pixels = vector_lanes(gpu) == PIXEL and not has_local_memory(gpu)
+    return profile.images and min(profile.image2d) > 0 and pixels
 
 
 def toolchain(profile: DeviceProfile, tuning_records: Path | None = None) -> Toolchain:
