@@ -86,8 +86,8 @@ std::vector<double> Executor::TimeRegion(int region, int repeat, double min_ms, 
   CheckRegion(region);
   try {
     RunRegion(region, 1);  // compiles kernels, touches memory
-    // A GPU with memory of its own keeps weights in large caches, lowers its clock between lone kernels, and takes longer
-    // for those that it profiles.
+    // A GPU with memory of its own keeps weights in large caches, lowers its clock between lone kernels, and takes
+    // longer for those that it profiles.
     if (OnGpu(region) && memory_->sharing() == Sharing::kCopied) min_ms = std::max(min_ms, kFollowingMs);
     if (min_ms > 0) {
       int64_t run_ns = 0;
