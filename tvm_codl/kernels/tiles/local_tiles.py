@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_codl.kernels.gpu import Gpu
-from tvm_codl.kernels.tiles.vectors import Integers
+from tvm_codl.kernels.tiles.vectors import Integers, Size
 
 LANES = 4
 
@@ -110,9 +110,13 @@ class LocalTiles(msgspec.Struct, frozen=True):
 
 def window_rows_at_once(problem: LocalProblem, tiles: LocalTiles, local_memory: int) -> int:
     """Rows of the window whose weights are in local memory together: all, or one where they have no room."""
-    _, _, channels = tiles.tile
-    whole = 4 * problem.kernel_h * problem.kernel_w * tiles.step * channels
-    return problem.kernel_h if whole <= min(_ROOM, local_memory // 2) else 1
+    return int(_rows_at_once(problem, tiles.step, tiles.tile[2], local_memory))
+
+
+def _rows_at_once(problem: LocalProblem, step: Size, channels: Size, local_memory: int) -> Integers:
+    """As :func:`window_rows_at_once`, of tiles of ``channels`` that bring ``step`` input channels."""
+    whole = 4 * problem.kernel_h * problem.kernel_w * step * channels
+    return np.where(whole <= min(_ROOM, local_memory // 2), problem.kernel_h, 1)
 
 
 def fit(tiles: LocalTiles, problem: LocalProblem) -> LocalTiles:
@@ -187,7 +191,7 @@ def microseconds(
     tiles = -(-p.rows // tile_y) * -(-p.columns // tile_x) * -(-p.channels // tile_c) * p.batch
     steps = -(-p.channels_in // step)
     groups = tiles * parts
-    at_once = np.where(4 * p.kernel_h * p.kernel_w * step * tile_c <= min(_ROOM, gpu.local_memory // 2), p.kernel_h, 1)
+    at_once = _rows_at_once(p, step, tile_c, gpu.local_memory)
     loads = p.kernel_h // at_once
     high = np.where(p.kernel_h > 1, (tile_y - 1) * p.stride + at_once, tile_y)
     wide = (tile_x - 1) * p.stride_w + p.kernel_w if p.kernel_w > 1 else tile_x
