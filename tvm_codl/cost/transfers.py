@@ -23,7 +23,7 @@ class TransferCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``far_cpu_ms_per_mb``, ``far_gpu_ms_per_mb``: extra time to read 10^6 bytes that the other processor just wrote.
     ``signal_ms``: the CPU's time to release a sleeping GPU.
     ``feed_ms``: the CPU's time to enqueue one GPU kernel.
-    ``launch_ms``: the GPU's idle time between two consecutive kernels.
+    ``launch_ms``: the GPU's idle time between two consecutive kernels; 0 where the kernels' times have it already.
     ``start_ms``: from the start of a run until the GPU's first kernel starts.
     ``to_cpu_ms_per_mb``, ``to_gpu_ms_per_mb``: moving 10^6 bytes to a processor's own memory; 0 where memory is unified.
     What a move of few bytes takes is in the waits.

@@ -45,7 +45,7 @@ def work(table: Table, schedules: Schedules) -> dict[str, Rows]:
     strips = s.task == STRIPS
     batch = np.where(product, 1.0, np.where(s.task == NONE, 1.0, real["batch"]))
     across = -(-s.columns_out // s.columns)
-    groups = -(-(s.channels // s.lanes) // s.blocks)
+    groups = np.maximum(-(-(s.channels // s.lanes) // s.blocks), 1)  # a vector may be wider than the channels
     steps = step_cycles(s.columns, s.blocks, s.depth, s.lanes)
     tiles = batch * across * groups * s.rows_out
     mac = np.where(tiled, tiles * s.depth * steps, 0.0)

@@ -33,6 +33,15 @@ def test_operators_that_compute_nothing_have_finite_features() -> None:
     assert np.isfinite(features([Workload.of(graph.operators[0], graph)])).all()
 
 
+def test_a_vector_wider_than_the_channels_has_finite_features() -> None:
+    made = Network(1, 1, 1, 8)
+    made.conv(0, 2, kernel=1)
+    graph = made.graph()
+    describe = Describer(Tunings(), "gpu", DeviceFacts(gpu=usual("local")))
+    described = describe([Workload.of(graph.operators[0], graph)])
+    assert np.isfinite(described.rows).all() and (described.work >= 0).all()
+
+
 def test_values() -> None:
     made = Network(1, 16, 16, 32)
     made.conv(0, 40)
