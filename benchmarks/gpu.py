@@ -124,28 +124,23 @@ def _listed(models: Sequence[str], session: Session, path: Path | None) -> list[
 def measure(
     wanted: Sequence[Wanted], session: Session, peak: float, stock_trials: int, rounds: int, until: float, seed: int
 ) -> list[Row]:
-    """Builds everything first, then times each convolution's variants in turn."""
+    """Builds our kernels first; then tunes the stock template of each convolution and times its variants in turn."""
     estimates, tuned = our_inputs(wanted, session)
-    stock: list[MeasureInput | None] = [None] * len(wanted)
-    if stock_trials:
-        share = (until - time.monotonic()) * 0.7 / max(1, len(wanted))
-        for index, each in enumerate(wanted):
-            task = stock_task(each.convolution, session)
-            stock[index] = tune_stock(task, stock_trials, session, seed, time.monotonic() + share)
-            talk(f"stock template tuned for {each.convolution.name}: {index + 1} of {len(wanted)}")
     ours, theirs = builder_for(session), builder_for(session)
     try:
-        built = {
-            **_built(ours, {(i, "estimate"): e for i, e in enumerate(estimates)} | _present("tuned", tuned)),
-            **_built(theirs, _present("stock", stock)),
-        }
+        built = _built(ours, {(i, "estimate"): e for i, e in enumerate(estimates)} | _present("tuned", tuned))
         torch = torch_with_cuda()
-        rows = []
+        rows: list[Row] = []
         for index, each in enumerate(wanted):
-            if time.monotonic() > until:
+            left_s = until - time.monotonic()
+            if left_s < 0:
                 talk(f"the time is up: {len(wanted) - index} convolutions are left out")
                 break
             variants = {name: built[index, name] for name in VARIANTS if (index, name) in built}
+            if stock_trials:
+                task, share_s = stock_task(each.convolution, session), left_s / (len(wanted) - index)
+                best = tune_stock(task, stock_trials, session, seed, time.monotonic() + 0.9 * share_s)
+                variants |= {"stock": theirs.build([best])[0]} if best else {}
             rows.append(_measured(each, variants, session, peak, rounds, torch))
         return rows
     finally:

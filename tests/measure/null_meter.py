@@ -14,11 +14,12 @@ from tvm_codl.records.workload import Workload
 
 class NullMeter:
     """Keeps every record in ``store``, as a session does, before the next one is measured; ``before`` is called with the
-    number of measurements so far.  The (key, processor) in ``bad`` fail."""
+    number of measurements so far.  The (key, processor) in ``bad`` fail; the GPU is ``gpu_speed`` times as fast."""
 
     def __init__(self, graph: OpGraph, store: RecordStore, before: Callable[[int], None] = lambda count: None) -> None:
         self.graph, self.store, self.before = graph, store, before
         self.bad: set[tuple[str, str]] = set()
+        self.gpu_speed = 1.0
         self.batches: list[list[Probe]] = []
         self.retried: list[Probe] = []
 
@@ -35,7 +36,7 @@ class NullMeter:
         for probe in probes:
             self.before(len(self.taken))
             workload = Workload.from_key(probe.key)
-            ms = latency(workload, probe.processor)
+            ms = latency(workload, probe.processor) / (self.gpu_speed if probe.processor == "gpu" else 1)
             piece = Piece(workload.kind, probe.axis, probe.lo, probe.hi)
             fails = (probe.key, probe.processor) in self.bad
             times, error = ((), "it fails") if fails else ((ms,), "")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tests.measure.null_meter import NullMeter
 from tests.unit.cost.latency import latency, network
+from tests.unit.plan.networks import Network
 from tvm_codl.cost.model import CostModel, Sample, samples_of
 from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UsageError
@@ -41,7 +42,7 @@ def store(tmp_path: Path) -> Iterator[RecordStore]:
 def guided(meter: NullMeter, budget: Budget, lines: list[str] | None = None, retry_failed: bool = False) -> Guided:
     return GuidedMeasuring(
         meter.graph,
-        AXES,
+        {operator.id: axes_of(operator, meter.graph) for operator in meter.graph.operators},
         meter,
         SHARING,
         budget,
@@ -179,13 +180,20 @@ def test_the_costliest_operators_come_first_where_the_budget_is_short(store: Rec
     assert min(work[k] for k in measured) >= max(f for k, f in work.items() if k not in measured)
 
 
-def test_a_trifle_is_not_measured_on_the_gpu_to_begin_with(store: RecordStore) -> None:
-    meter = NullMeter(GRAPH, store)
-    guided(meter, Budget(measurements=22))
-    times = {p.key: latency(Workload.from_key(p.key), "cpu") for p in whole_probes(GRAPH)}
+@pytest.mark.parametrize(("gpu_speed", "matters"), [(1, False), (100, True)])
+def test_a_trifle_is_not_measured_on_the_gpu_to_begin_with(store: RecordStore, gpu_speed: int, matters: bool) -> None:
+    """Unless the GPU is so fast that it is none there."""
+    made = Network(1, 96, 96, 32)
+    made.conv(made.conv(made.conv(0, 96), 4, stride=32), 4)
+    meter = NullMeter(made.graph(), store)
+    meter.gpu_speed = gpu_speed
+    guided(meter, Budget(measurements=7))
+    times = {p.key: latency(Workload.from_key(p.key), "cpu") for p in whole_probes(meter.graph)}
     trifles = {key for key, ms in times.items() if ms < module.WORTH_MEASURING * sum(times.values())}
-    first = {p.key for p in meter.batches[1]}
-    assert first == times.keys() - trifles
+    assert len(trifles) == 1
+    on_gpu = [{p.key for p in batch if p.processor == "gpu" and not p.axis} for batch in meter.batches]
+    assert on_gpu[1] == times.keys() - trifles
+    assert (trifles <= set.union(*on_gpu)) == matters
 
 
 @pytest.fixture()

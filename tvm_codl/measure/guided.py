@@ -1,9 +1,9 @@
 """Plan-guided measuring: measure a little, fit, plan, measure where the plan is close or unsure, and again.
 
-First come the whole operators: all on the CPU, and on the GPU those that take long enough to matter.  Each round then
-fits the cost model to all records, plans, and measures the pieces with the largest expected gain (:mod:`.acquisition`),
-until the plan is stable, nothing is left to gain, or the budget ends.  Records are stored as they come and never measured
-twice, so an interrupted loop goes on where it was.  Equal records give equal results.
+First come the whole operators: all on the CPU, and on the GPU those that take long enough to matter, alone or together.
+Each round then fits the cost model to all records, plans, and measures the pieces with the largest expected gain
+(:mod:`.acquisition`), until the plan is stable, nothing is left to gain, or the budget ends.  Records are stored as they
+come and never measured twice, so an interrupted loop goes on where it was.  Equal records give equal results.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 import msgspec
@@ -37,6 +38,8 @@ Fit = Callable[[Iterable[Record]], CostModel]
 
 #: An operator that takes less than this share of the network's CPU time is not measured on the GPU to begin with.
 WORTH_MEASURING = 0.01
+#: Unless all those together took on the CPU more than this share of what the others take on the GPU.
+FEW = 0.1
 #: A budget of time measures at least this many pieces: fewer give no useful plan.
 FEWEST_PIECES = 32
 #: Measurements of one round: a third of what is left, within these.
@@ -182,12 +185,9 @@ class GuidedMeasuring:
     def _measure_operators(self) -> None:
         """The whole operators, the most work first where the budget is too small for all."""
         work = {Workload.of(o, self.graph).key: float(o.flops) for o in self.graph.operators}
-        count = Counter(Workload.of(o, self.graph).key for o in self.graph.operators)
-        probes = sorted(whole_probes(self.graph), key=lambda p: (-work[p.key] * count[p.key], p.key))
-        for processor in ("cpu", "gpu"):
-            wanted = [p for p in probes if p.processor == processor and (p.key, processor) not in self.records]
-            if processor == "gpu":
-                wanted = self._worth_measuring(wanted, count)
+        probes = sorted(whole_probes(self.graph), key=lambda p: (-work[p.key] * self._calls[p.key], p.key))
+        for processor, choose in (("cpu", list), ("gpu", self._long_ones), ("gpu", self._short_ones)):
+            wanted = choose([p for p in probes if p.processor == processor and (p.key, processor) not in self.records])
             most = self.budget.measurements - self._purse.taken
             if processor == "cpu" and not any(on == "gpu" for _, on in self.records):
                 most = most if most == math.inf else most // 2
@@ -209,11 +209,31 @@ class GuidedMeasuring:
                     f"{why}; --retry-failed tries them again"
                 )
 
-    def _worth_measuring(self, probes: Sequence[Probe], count: Mapping[str, int]) -> list[Probe]:
+    @cached_property
+    def _calls(self) -> Counter[str]:
+        """How many of the network's operators are one workload."""
+        return Counter(Workload.of(operator, self.graph).key for operator in self.graph.operators)
+
+    def _long_ones(self, probes: Sequence[Probe]) -> list[Probe]:
         """Those whose operator takes a relevant share of the network's time on the CPU, or may."""
-        times = {key: self.records[key, "cpu"].median_ms for key in count if (key, "cpu") in self.records}
-        total = sum(ms * count[key] for key, ms in times.items() if ms < math.inf)
-        return [p for p in probes if times.get(p.key, math.inf) * count[p.key] >= WORTH_MEASURING * total]
+        least = WORTH_MEASURING * self._total_ms("cpu", self._calls)
+        return [p for p in probes if self._ms(p.key, "cpu") * self._calls[p.key] >= least]
+
+    def _short_ones(self, probes: Sequence[Probe]) -> list[Probe]:
+        """``probes`` if they matter together: on a GPU that is much faster than the CPU, or that takes long to start."""
+        others = self._calls.keys() - {p.key for p in probes}
+        few = self._total_ms("cpu", [p.key for p in probes]) <= FEW * self._total_ms("gpu", others)
+        return [] if few else list(probes)
+
+    def _total_ms(self, processor: Processor, keys: Iterable[str]) -> float:
+        """Of all calls of the operators ``keys`` that ran on it."""
+        total = (self._ms(key, processor) * self._calls[key] for key in keys)
+        return sum(ms for ms in total if ms < math.inf)
+
+    def _ms(self, key: str, processor: Processor) -> float:
+        """Infinite where it is not on record or does not run."""
+        record = self.records.get((key, processor))
+        return record.median_ms if record else math.inf
 
     def _candidates(self, plan: Plan | None, model: Predictor) -> dict[int, tuple[Candidate, ...]]:
         """The candidates, and the plan's own placements where they are none any more."""

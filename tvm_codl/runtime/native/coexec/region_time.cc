@@ -14,7 +14,9 @@ constexpr size_t kCacheLine = 64;
 constexpr double kFollowingMs = 4.0;
 // A sample is the mean of at most so many runs.
 constexpr int64_t kMostRuns = 64;
-// How often a sample is tried in which the GPU must outlast the CPU.
+// Twice as many runs take at least so many times as long, unless something disturbed the first ones.
+constexpr double kLeastRatio = 1.25;
+// How often a sample is tried that must not be disturbed, or in which the GPU must outlast the CPU.
 constexpr int kAttempts = 16;
 
 }  // namespace
@@ -92,8 +94,12 @@ std::vector<double> Executor::TimeRegion(int region, int repeat, double min_ms, 
       int64_t run_ns = 0;
       const int number = CountRuns(region, std::max(min_ms, kFollowingMs), &run_ns);
       return Sample(repeat, [&] {
-        const int64_t once = RunRegion(region, number);
-        return static_cast<double>(std::max<int64_t>(RunRegion(region, 2 * number) - once, 1)) / number;
+        double once = 0, twice = 0;
+        for (int attempt = 0; attempt < kAttempts && twice <= kLeastRatio * once; ++attempt) {
+          once = static_cast<double>(RunRegion(region, number));
+          twice = static_cast<double>(RunRegion(region, 2 * number));
+        }
+        return std::max(twice - once, 1.0) / number;
       });
     }
     if (min_ms > 0) {
