@@ -180,14 +180,14 @@ def test_the_costliest_operators_come_first_where_the_budget_is_short(store: Rec
     assert min(work[k] for k in measured) >= max(f for k, f in work.items() if k not in measured)
 
 
-@pytest.mark.parametrize(("gpu_speed", "matters"), [(1, False), (100, True)])
+@pytest.mark.parametrize(("gpu_speed", "matters"), [(1, False), (10_000, True)])
 def test_a_trifle_is_not_measured_on_the_gpu_to_begin_with(store: RecordStore, gpu_speed: int, matters: bool) -> None:
     """Unless the GPU is so fast that it is none there."""
     made = Network(1, 96, 96, 32)
     made.conv(made.conv(made.conv(0, 96), 4, stride=32), 4)
     meter = NullMeter(made.graph(), store)
     meter.gpu_speed = gpu_speed
-    guided(meter, Budget(measurements=7))
+    guided(meter, Budget(measurements=8))
     times = {p.key: latency(Workload.from_key(p.key), "cpu") for p in whole_probes(meter.graph)}
     trifles = {key for key, ms in times.items() if ms < module.WORTH_MEASURING * sum(times.values())}
     assert len(trifles) == 1
