@@ -19,6 +19,7 @@ COMMANDS = {
     "doctor": "Check that everything needed is installed, and say how to fix what is not.",
     "serve": "Start the reference phone's RPC server.",
     "device": "Manage phones on adb: push, start, forward, info.",
+    "check": "Compare an imported model with the reference, operator by operator.",
     "measure": "Measure a model's operators on a phone, where it could change the plan.",
     "tune": "Tune the kernels of a model, or of a plan, on a phone with AutoTVM.",
     "plan": "Measure a phone and plan where each operator of a model runs.",

@@ -69,8 +69,21 @@ def options(*each: Callable[[Command], Command]) -> Callable[[Command], Command]
     return decorate
 
 
-#: MODEL and ``--shape``; the command gets ``source`` and ``shape``.
-model_options = options(click.argument("source", metavar="MODEL"), shape_option)
+#: Where :func:`read_network` finds ``--no-check``.
+_NO_CHECK = "tvm_codl.no_check"
+
+
+def _note_no_check(context: click.Context, _: click.Parameter, value: bool) -> None:
+    context.meta[_NO_CHECK] = value
+
+
+no_check_option = click.option(
+    "--no-check", is_flag=True, expose_value=False, callback=_note_no_check,
+    help="Do not compare the imported network with the reference first.",
+)  # fmt: skip
+
+#: MODEL, ``--shape`` and ``--no-check``; the command gets ``source`` and ``shape``.
+model_options = options(click.argument("source", metavar="MODEL"), shape_option, no_check_option)
 
 
 @dataclass(frozen=True)
@@ -186,11 +199,19 @@ tuning_options = options(
 
 
 def read_network(source: str, shape: tuple[tuple[str, tuple[int, ...]], ...]) -> Prepared:
-    """The network of an ONNX file or ``zoo:NAME``, ready to plan."""
+    """The network of an ONNX file or ``zoo:NAME``, ready to plan.
+
+    Its import is checked where the command has ``--no-check`` and it is not given.  Raises :class:`~tvm_codl.errors.CheckFailed` for one that was imported wrongly.
+    """
+    from tvm_codl.cli.output import talk
     from tvm_codl.frontend.load import load_model
+    from tvm_codl.measure.checked_import import check_import
+    from tvm_codl.relay.pipeline import prepare
 
     model = load_model(source, dict(shape))
-    from tvm_codl.relay.pipeline import prepare
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get(_NO_CHECK) is False:
+        check_import(model, log=talk)
 
     return prepare(model)
 

@@ -9,6 +9,7 @@ import click
 from tvm_codl.cli.options import (
     PhoneChoice,
     json_option,
+    no_check_option,
     phone_options,
     read_network,
     records_option,
@@ -21,6 +22,7 @@ from tvm_codl.cli.output import print_json, print_table, talk
 @click.command()
 @click.argument("sources", metavar="MODEL...", nargs=-1, required=True)
 @shape_option
+@no_check_option
 @phone_options
 @click.option("--top", type=click.IntRange(0), default=3, show_default=True, help="Measure the best TOP on the phone.")
 @click.option(

@@ -18,6 +18,7 @@ from tvm_codl.cli.options import (
     json_option,
     measuring_options,
     named_plan,
+    no_check_option,
     phone_options,
     plan_option,
     read_network,
@@ -29,12 +30,13 @@ from tvm_codl.errors import UsageError, UserError
 from tvm_codl.report.statistics import Statistics
 
 #: Parameters that say how a MODEL becomes a library; a library has all that in it.
-OF_A_MODEL = frozenset(("shape", "budget", "records", "tuning_records", "given", "rpc_phones"))
+OF_A_MODEL = frozenset(("shape", "no_check", "budget", "records", "tuning_records", "given", "rpc_phones"))
 
 
 @click.command()
 @click.argument("source", metavar="MODEL_OR_LIBRARY")
 @shape_option
+@no_check_option
 @phone_options
 @measuring_options
 @plan_option
@@ -55,7 +57,7 @@ def command(
     if library:
         _check_usage(source)
     prepared = None if library else read_network(source, shape)
-    given_inputs = _read(inputs) if inputs else None
+    given_inputs = read_inputs(inputs) if inputs else None
     from tvm_codl.measure.choices import check_settings
 
     plan = named_plan(given, prepared) if given and prepared else None
@@ -120,7 +122,7 @@ def _describe_plans(module: Any) -> dict[str, Any]:
     return {"plan": name(now.plan), "plans": plans, "runs": now.runs, "trials": now.trials, "switches": switches}
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
+def read_inputs(path: Path) -> dict[str, np.ndarray]:
     try:
         with path.open("rb") as opened:
             file = np.load(opened, allow_pickle=False)

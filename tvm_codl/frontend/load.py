@@ -43,10 +43,14 @@ def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> Loaded
     dtypes = {value.name: input_dtype(value) for value in real_inputs(proto)}
     inputs = tuple((key, shape, dtypes[key]) for key, shape in fixed.items())
     outputs = tuple(value.name for value in proto.graph.output)
-    return LoadedModel(name, inputs, outputs, _import(proto, fixed, path), path, sample)
+    return LoadedModel(name, inputs, outputs, import_onnx(proto, fixed, path), path, sample)
 
 
-def _import(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path: Path) -> tvm.IRModule:
+def import_onnx(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path: Path) -> tvm.IRModule:
+    """A network with inputs of these shapes as Relay, simplified; ``path`` is for messages.  Changes ``proto``.
+
+    Raises :class:`UserError` as :func:`load_model` does.
+    """
     logging.getLogger("from_onnx").setLevel(logging.ERROR)
     try:
         prepare_constants(proto, shapes, path)

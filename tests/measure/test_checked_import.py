@@ -1,0 +1,87 @@
+"""An importer's mistake is found before anything is measured, and its operator is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from tvm import relay
+
+from tvm_codl.errors import CheckFailed
+from tvm_codl.frontend.load import load_model
+from tvm_codl.measure import checked_import
+from tvm_codl.measure.checked_import import check_import, node_errors
+
+SHAPE = (1, 4, 8, 8)
+RANDOM = np.random.default_rng(0)
+
+
+def weights(name: str, *shape: int) -> onnx.TensorProto:
+    return numpy_helper.from_array(RANDOM.standard_normal(shape).astype("float32"), name)
+
+
+#: By operator: its node from "middle" to "behind" in a network of NCHW tensors, and its weights.
+OPERATORS: dict[str, tuple[dict[str, Any], list[onnx.TensorProto]]] = {
+    "Relu": ({}, []),
+    "Sigmoid": ({}, []),
+    "LeakyRelu": ({"alpha": 0.1}, []),
+    "Softmax": ({"axis": 1}, []),
+    "MaxPool": ({"kernel_shape": [2, 2]}, []),
+    "AveragePool": ({"kernel_shape": [3, 3], "strides": [2, 2]}, []),
+    "GlobalAveragePool": ({}, []),
+    "Transpose": ({"perm": [0, 2, 3, 1]}, []),
+    "Mul": ({}, [weights("scale", 4, 1, 1)]),
+    "ConvTranspose": ({"kernel_shape": [2, 2], "strides": [2, 2]}, [weights("up", 4, 3, 2, 2)]),
+}
+
+
+def write(folder: Path, operator: str) -> Path:
+    """A convolution, the operator, and a hyperbolic tangent."""
+    attributes, extra = OPERATORS[operator]
+    nodes = [
+        helper.make_node("Conv", ["x", "kernel"], ["middle"], name="first", kernel_shape=[3, 3], pads=[1] * 4),
+        helper.make_node(operator, ["middle", *(t.name for t in extra)], ["behind"], name="suspect", **attributes),
+        helper.make_node("Tanh", ["behind"], ["y"], name="last"),
+    ]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", SHAPE), ("y", None))
+    ]
+    graph = helper.make_graph(nodes, operator, ends[:1], ends[1:], [weights("kernel", 4, 4, 3, 3), *extra])
+    path = folder / f"{operator}.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+def mistaken(convert: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args: convert(*args) * relay.const(1.02)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_a_mistake_of_the_importer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operator: str) -> None:
+    path = write(tmp_path, operator)
+    right = relay.frontend.onnx._get_convert_map
+
+    def wrong(opset: int) -> dict[str, Any]:
+        known = right(opset)
+        return {**known, operator: mistaken(known[operator])}
+
+    monkeypatch.setattr(relay.frontend.onnx, "_get_convert_map", wrong)
+    with pytest.raises(CheckFailed) as raised:
+        check_import(load_model(str(path)))
+    assert f"{operator} 'suspect'" in str(raised.value) and "--no-check" in str(raised.value)
+
+
+def test_what_was_right_is_not_checked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load_model(str(write(tmp_path, "Relu")))
+    lines: list[str] = []
+    check_import(model, log=lines.append)
+    assert len(lines) == 1
+    assert all(node.max_rel_err < 1e-5 for node in node_errors(model, model.sample_inputs()))
+    monkeypatch.setattr(checked_import, "host_outputs", None)
+    check_import(model, log=lines.append)
+    assert len(lines) == 1
