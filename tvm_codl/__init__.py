@@ -24,6 +24,7 @@ _NAMES = {
     "connect": "api",
     "Session": "api",
     "load_model": "frontend.load",
+    "from_relay": "frontend.relay_module",
     "LoadedModel": "relay.model",
     "prepare": "relay.pipeline",
     "Prepared": "relay.prepared",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from tvm_codl.errors import CodlError, UserError
 from tvm_codl.frontend import zoo
 from tvm_codl.frontend.onnx_constants import prepare_constants
 from tvm_codl.frontend.onnx_file import CHECK, input_dtype, input_shapes, read_onnx, real_inputs
+from tvm_codl.frontend.reference import run_onnx
 from tvm_codl.relay.model import LoadedModel, Shape
 from tvm_codl.relay.pipeline import simplify
 
@@ -43,7 +45,8 @@ def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> Loaded
     dtypes = {value.name: input_dtype(value) for value in real_inputs(proto)}
     inputs = tuple((key, shape, dtypes[key]) for key, shape in fixed.items())
     outputs = tuple(value.name for value in proto.graph.output)
-    return LoadedModel(name, inputs, outputs, import_onnx(proto, fixed, path), path, sample)
+    reference = functools.partial(run_onnx, path)
+    return LoadedModel(name, inputs, outputs, import_onnx(proto, fixed, path), reference, sample, path=path)
 
 
 def import_onnx(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path: Path) -> tvm.IRModule:

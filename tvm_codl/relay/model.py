@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -14,18 +14,22 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A Relay module (NHWC inside, weights bound as constants) and the ONNX file that it came from.
+    """A Relay module (NHWC inside, weights bound as constants), and what computes the answers that it must give.
 
-    ``inputs`` holds (name, shape, dtype) for each input, in the file's order and layout.  ``sample`` makes a meaningful
-    value for an input of a given shape.
+    ``inputs`` holds (name, shape, dtype) for each input, in the order and layout of the file or module that it came from.
+    ``reference`` computes that one's outputs from values by name, with no pass or kernel of ours.  ``sample`` makes a
+    meaningful value for an input of a given shape; ``samples`` holds such values by name, and comes first.  ``path`` is the
+    file that it came from, if it was one.
     """
 
     name: str
     inputs: tuple[tuple[str, Shape, str], ...]
     outputs: tuple[str, ...]
     module: tvm.IRModule
-    onnx_path: Path
+    reference: Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
     sample: Callable[[Shape], np.ndarray] | None = None
+    samples: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False)
+    path: Path | None = None
 
     def sample_inputs(self, seed: int = 0) -> dict[str, np.ndarray]:
         """One value for each input: the network's own sample if it has one, else random by ``seed`` (standard normal for
@@ -33,7 +37,9 @@ class LoadedModel:
         random = np.random.default_rng(seed)
         values = {}
         for name, shape, dtype in self.inputs:
-            if self.sample is not None:
+            if name in self.samples:
+                value = self.samples[name]
+            elif self.sample is not None:
                 value = self.sample(shape)
             elif np.issubdtype(np.dtype(dtype), np.floating):
                 value = random.standard_normal(shape)

@@ -1,0 +1,39 @@
+"""Reference answers for a Relay module, by TVM's own executor."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import autotvm, relay
+from tvm.contrib.graph_executor import GraphModule
+
+from tvm_codl.relay.pipeline import CONFIG
+
+
+@dataclass(frozen=True)
+class RelayReference:
+    """Computes a module of static shapes, its weights bound as constants, as it is: built on first use for this machine's CPU at
+    ``opt_level`` 0, without a pass or a kernel of ours."""
+
+    module: tvm.IRModule
+
+    def __call__(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """The outputs on ``inputs``; nested tuples are flattened."""
+        self._executor.run(**{name: tvm.nd.array(np.ascontiguousarray(value)) for name, value in inputs.items()})
+        return [self._executor.get_output(index).numpy() for index in range(self._executor.get_num_outputs())]
+
+    @functools.cached_property
+    def _executor(self) -> GraphModule:
+        # With a context of records, even of none, TVM neither downloads some nor warns that these are missing.
+        with autotvm.apply_history_best([]), tvm.transform.PassContext(opt_level=0, config=CONFIG):
+            library = relay.build(self.module, target="llvm")
+        return GraphModule(library["default"](tvm.cpu()))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the executor, which is no data."""
+        return {"module": self.module}
