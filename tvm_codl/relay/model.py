@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A Relay module (NHWC inside, weights bound as constants) and the ONNX file that it came from.
+    """A Relay module (NHWC inside, weights bound as constants) and the file that it came from, ONNX or TFLite.
 
     ``inputs`` holds (name, shape, dtype) for each input, in the file's order and layout.  ``sample`` makes a meaningful
     value for an input of a given shape.
@@ -24,7 +24,7 @@ class LoadedModel:
     inputs: tuple[tuple[str, Shape, str], ...]
     outputs: tuple[str, ...]
     module: tvm.IRModule
-    onnx_path: Path
+    path: Path
     sample: Callable[[Shape], np.ndarray] | None = None
 
     def sample_inputs(self, seed: int = 0) -> dict[str, np.ndarray]:
