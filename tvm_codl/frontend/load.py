@@ -1,4 +1,4 @@
-"""``load_model``: an ONNX file or a zoo name → the network as Relay in NHWC."""
+"""``load_model``: an ONNX file, a TFLite file or a zoo name → the network as Relay in NHWC."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from tvm import relay
 
 from tvm_codl.errors import CodlError, UserError
 from tvm_codl.frontend import zoo
+from tvm_codl.frontend.interpreter import tflite_outputs
 from tvm_codl.frontend.onnx_constants import prepare_constants
 from tvm_codl.frontend.onnx_file import CHECK, input_dtype, input_shapes, read_onnx, real_inputs
 from tvm_codl.frontend.reference import run_onnx
+from tvm_codl.frontend.tflite_file import is_tflite
+from tvm_codl.frontend.tflite_import import import_tflite
 from tvm_codl.relay.model import LoadedModel, Shape
 from tvm_codl.relay.pipeline import simplify
 
@@ -23,12 +26,12 @@ ZOO_PREFIX = "zoo:"
 
 
 def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> LoadedModel:
-    """The network in ``source``, an ONNX path or ``zoo:NAME``, at static shapes.
+    """The network in ``source``, the path of an ONNX or a TFLite file or ``zoo:NAME``, at static shapes.
 
     ``shapes`` fixes inputs of dynamic shape, in the file's layout.  The module is simplified for inference, has its
-    weights bound as constants and works in NHWC; its inputs and outputs keep the ONNX layout.  Raises :class:`UserError`
-    for a file that is no ONNX, an unknown zoo name, an operator that Relay's importer does not know or computes
-    otherwise, and a dynamic shape that ``shapes`` does not fix.
+    weights bound as constants and works in NHWC; its inputs and outputs keep the file's names and layout.  Raises
+    :class:`UserError` for a file that is neither or is damaged, an unknown zoo name, an operator that Relay's importer
+    does not know or computes otherwise, and a dynamic shape that ``shapes`` does not fix.
     """
     given = dict(shapes or {})
     sample = None
@@ -40,6 +43,9 @@ def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> Loaded
     else:
         path = Path(source)
         name = path.stem
+    if is_tflite(path):
+        module, inputs, outputs = import_tflite(path, given)
+        return LoadedModel(name, inputs, outputs, module, functools.partial(tflite_outputs, path), sample, path=path)
     proto = read_onnx(path)
     fixed = input_shapes(proto, given, path)
     dtypes = {value.name: input_dtype(value) for value in real_inputs(proto)}

@@ -10,16 +10,18 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from tvm_codl.errors import UserError
+from tvm_codl.frontend.shapes import fix_shapes
 from tvm_codl.relay.model import Shape
 
 CHECK = "python -c 'import onnx, sys; onnx.checker.check_model(sys.argv[1])' {}"
-SAMPLE = 224  # height or width in the --shape option that an error proposes
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:
     """The file's content, weights included.  Raises :class:`UserError` if it is missing or no ONNX."""
     if not path.is_file():
-        raise UserError(f"no such model file: {path}", "", "name an .onnx file or a zoo model, e.g. zoo:resnet18")
+        raise UserError(
+            f"no such model file: {path}", "", "name an .onnx or .tflite file or a zoo model, e.g. zoo:resnet18"
+        )
     again = CHECK.format(path)
     try:
         proto = onnx.load(str(path))
@@ -33,27 +35,8 @@ def read_onnx(path: Path) -> onnx.ModelProto:
 
 
 def input_shapes(proto: onnx.ModelProto, given: Mapping[str, Shape], path: Path) -> dict[str, Shape]:
-    """The static shape of each input: the file's own, or the one ``given``.
-
-    Raises :class:`UserError` for a dynamic dimension that is not given, and for a given input or shape that contradicts
-    the file.
-    """
-    declared = {value.name: _dimensions(value) for value in real_inputs(proto)}
-    for name, shape in given.items():
-        if name not in declared:
-            raise UserError(
-                f"{path.name} has no input {name!r}",
-                f"its inputs: {', '.join(declared)}",
-                f"use e.g. --shape {next(iter(declared), 'NAME')}:[{','.join(map(str, shape))}]",
-            )
-        _check_given(name, shape, declared[name], path)
-    missing = {name: dims for name, dims in declared.items() if name not in given and None in (d for d, _ in dims)}
-    if missing:
-        evidence = "; ".join(f"{name}: [{', '.join(label for _, label in dims)}]" for name, dims in missing.items())
-        options = " ".join(f"--shape {name}:{_proposal(dims)}" for name, dims in missing.items())
-        raise UserError(f"{path.name} has inputs of dynamic shape", evidence, f"add {options}")
-    fixed = {name: tuple(size for size, _ in dims if size is not None) for name, dims in declared.items()}
-    return {**fixed, **{name: tuple(shape) for name, shape in given.items()}}
+    """The static shape of each input: the file's own, or the one ``given``; raises as :func:`fix_shapes`."""
+    return fix_shapes({value.name: _dimensions(value) for value in real_inputs(proto)}, given, path)
 
 
 def real_inputs(proto: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
@@ -81,18 +64,3 @@ def _dimensions(value: onnx.ValueInfoProto) -> list[tuple[int | None, str]]:
         static = dim.HasField("dim_value") and dim.dim_value > 0
         dims.append((dim.dim_value, str(dim.dim_value)) if static else (None, dim.dim_param or "?"))
     return dims
-
-
-def _proposal(dims: list[tuple[int | None, str]]) -> str:
-    sizes = [str(size or (1 if axis == 0 else SAMPLE)) for axis, (size, _) in enumerate(dims)]
-    return f"[{','.join(sizes)}]"
-
-
-def _check_given(name: str, shape: Shape, dims: list[tuple[int | None, str]], path: Path) -> None:
-    agrees = len(shape) == len(dims) and all(size in (None, got) for got, (size, _) in zip(shape, dims, strict=True))
-    if not agrees or any(size < 1 for size in shape):
-        raise UserError(
-            f"the shape {list(shape)} does not fit the input {name!r} of {path.name}",
-            f"the file declares [{', '.join(label for _, label in dims)}]",
-            f"use e.g. --shape {name}:{_proposal(dims)}",
-        )

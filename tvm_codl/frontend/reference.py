@@ -13,7 +13,7 @@ from tvm_codl.relay.model import LoadedModel
 
 def reference_outputs(model: LoadedModel, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """The outputs of the network on ``inputs``, in its own order, by who is to be believed: onnxruntime for an ONNX file,
-    TVM's executor for a Relay module."""
+    LiteRT for a TFLite file, TVM's executor for a Relay module."""
     return model.reference(inputs)
 
 

@@ -26,6 +26,7 @@ from tvm_codl.errors import CheckFailed, UserError
 from tvm_codl.frontend.load import import_onnx
 from tvm_codl.frontend.onnx_file import read_onnx
 from tvm_codl.frontend.reference import reference_outputs
+from tvm_codl.frontend.tflite_file import is_tflite
 from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.target import cpu_target
 from tvm_codl.measure.answers import TOLERANCE, answer_errors
@@ -53,22 +54,35 @@ def check_import(model: LoadedModel, inputs: Values | None = None, log: Log = la
     :class:`UserError` where the network does not compile here.
     """
     values = inputs or model.sample_inputs()
-    mark = cache_dir() / "checked" / _digest(model, inputs or {})
-    if mark.exists():
+    mark = cache_dir() / "checked" / _digest(model, inputs or {}) if model.path else None
+    if mark and mark.exists():
         return
     log(f"checking the import of {model.name}")
     error = answer_errors(host_outputs(model.module, values), reference_outputs(model, values))[1]
     if not error <= TOLERANCE:
-        first = next((node for node in node_errors(model, values) if not node.max_rel_err <= TOLERANCE), None)
         raise CheckFailed(
-            f"{model.name} is imported wrongly: its answer differs from onnxruntime's by {error:.2e}",
-            f"{first.operator} {first.node!r} is the first whose output {first.output!r} differs, by {first.max_rel_err:.2e}"
-            if first
-            else "each operator by itself agrees: simplifying the network changed it",
-            f"export the model without it, see tvm-codl check {model.onnx_path}, or use --no-check",
+            f"{model.name} is imported wrongly: its answer differs from the reference's by {error:.2e}",
+            _parting(model, values),
+            "export the model without that operator, or use --no-check",
         )
-    mark.parent.mkdir(parents=True, exist_ok=True)
-    mark.touch()
+    if mark:
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+
+
+def _parting(model: LoadedModel, values: Values) -> str:
+    """Where the imported network and its file part, in words."""
+    if not is_onnx(model):
+        return "the operator is not known: only ONNX files are compared operator by operator"
+    for node in node_errors(model, values):
+        if not node.max_rel_err <= TOLERANCE:
+            return f"{node.operator} {node.node!r} is the first whose output {node.output!r} differs, by {node.max_rel_err:.2e}"
+    return "each operator by itself agrees: simplifying the network changed it"
+
+
+def is_onnx(model: LoadedModel) -> bool:
+    """Whether :func:`node_errors` knows the file."""
+    return model.path is not None and not is_tflite(model.path)
 
 
 def node_errors(model: LoadedModel, inputs: Values) -> list[NodeError]:
@@ -76,11 +90,12 @@ def node_errors(model: LoadedModel, inputs: Values) -> list[NodeError]:
 
     A node after one that is wrong is computed from wrong values.
     """
+    assert model.path is not None
     shapes = {name: shape for name, shape, _ in model.inputs}
-    proto = _all_outputs(model.onnx_path)
+    proto = _all_outputs(model.path)
     with warnings.catch_warnings():  # the importer wants to know the types of outputs, which nothing uses
         warnings.simplefilter("ignore")
-        module = import_onnx(_all_outputs(model.onnx_path), shapes, model.onnx_path)
+        module = import_onnx(_all_outputs(model.path), shapes, model.path)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -133,7 +148,8 @@ def _all_outputs(path: Path) -> onnx.ModelProto:
 def _digest(model: LoadedModel, inputs: Values) -> str:
     """Of all that decides: the file, the shapes, the inputs given, and what imports it."""
     digest = hashlib.sha256(f"{tvm.__version__}|{model.inputs}".encode())
-    digest.update(model.onnx_path.read_bytes())
+    assert model.path is not None
+    digest.update(model.path.read_bytes())
     for name in sorted(inputs):
         digest.update(name.encode() + np.ascontiguousarray(inputs[name]).tobytes())
     root = Path(tvm_codl.__file__).parent

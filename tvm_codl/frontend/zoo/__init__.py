@@ -8,6 +8,7 @@ from tvm_codl.errors import UserError
 from tvm_codl.frontend.zoo import (
     bert_base,
     matmul,
+    mediapipe,
     mobilenet,
     posenet,
     ppocr,
@@ -23,7 +24,7 @@ from tvm_codl.frontend.zoo.entry import ZooEntry
 
 _PICTURES = (resnet, mobilenet, squeezenet, vgg, yolov2, posenet, retinaface, style_transfer)
 ENTRIES: tuple[ZooEntry, ...] = tuple(
-    entry for family in (*_PICTURES, matmul, bert_base, ppocr, small) for entry in family.ENTRIES
+    entry for family in (*_PICTURES, matmul, bert_base, ppocr, mediapipe, small) for entry in family.ENTRIES
 )
 
 

@@ -17,7 +17,7 @@ from tvm_codl.relay.model import Shape
 
 @dataclass(frozen=True)
 class ZooEntry:
-    """``path()`` is its ONNX file; ``shapes`` are the default shapes of its dynamic inputs.
+    """``path()`` is its file, ONNX or TFLite; ``shapes`` are the default shapes of its dynamic inputs.
 
     ``sample(shape)`` is a meaningful input, for networks to which noise means nothing.
     """
