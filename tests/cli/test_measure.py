@@ -28,7 +28,7 @@ from tvm_codl.plan.plan import Plan
 def test_what_cannot_be_meant_is_a_usage_error(
     arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["measure", "zoo:small", "--records", str(tmp_path / "r.sqlite"), *arguments]) == 2
+    assert run(["measure", "zoo:small", "--no-check", "--records", str(tmp_path / "r.sqlite"), *arguments]) == 2
     out, err = capsys.readouterr()
     assert out == "" and words in err
     assert not list(tmp_path.iterdir())
@@ -56,8 +56,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("grid", [[], ["--grid"]])
 def test_what_failed_is_tried_again_when_asked(grid: list[str], asked: list[dict[str, Any]]) -> None:
-    assert run(["measure", "zoo:small", *grid]) == 0
-    assert run(["measure", "zoo:small", *grid, "--retry-failed"]) == 0
+    assert run(["measure", "zoo:small", "--no-check", *grid]) == 0
+    assert run(["measure", "zoo:small", "--no-check", *grid, "--retry-failed"]) == 0
     assert [(call["grid"], call["retry_failed"]) for call in asked] == [(bool(grid), False), (bool(grid), True)]
 
 
@@ -66,7 +66,7 @@ def test_the_result_is_printed_also_where_the_plan_cannot_be_written(
 ) -> None:
     path = tmp_path / "plans" / "plan.json"
     path.parent.mkdir()
-    assert run(["measure", "zoo:small", "-o", str(path), "--json"]) == 0
+    assert run(["measure", "zoo:small", "--no-check", "-o", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["measured"] == 3 and load_plan(path).model == "net"
 
     connected = api.connect
@@ -79,7 +79,7 @@ def test_the_result_is_printed_also_where_the_plan_cannot_be_written(
             yield session
 
     monkeypatch.setattr("tvm_codl.api.connect", meanwhile)
-    assert run(["measure", "zoo:small", "-o", str(path), "--json"]) == 1
+    assert run(["measure", "zoo:small", "--no-check", "-o", str(path), "--json"]) == 1
     out, err = capsys.readouterr()
     assert json.loads(out)["measured"] == 3
     assert f"error: {path} cannot be used" in err and "  next: ls -ld" in err

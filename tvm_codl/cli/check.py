@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tvm_codl.cli.options import FILE, json_option, shape_option
-from tvm_codl.cli.output import print_json, print_table
+from tvm_codl.cli.output import print_json, print_table, talk
 from tvm_codl.errors import CheckFailed
 
 
@@ -49,3 +49,4 @@ def command(source: str, shape: Any, inputs: Path | None, rows: int, as_json: bo
             f"{wrong[0].operator} {wrong[0].node!r} is the first, by {wrong[0].max_rel_err:.2e}",
             "give inputs of your own with --inputs: random values may meet a sharp edge of an operator",
         )
+    talk(f"{model.name}: the answer is the reference's")
