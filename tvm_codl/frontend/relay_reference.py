@@ -29,9 +29,14 @@ class RelayReference:
 
     @functools.cached_property
     def _executor(self) -> GraphModule:
-        # With a context of records, even of none, TVM neither downloads some nor warns that these are missing.
-        with autotvm.apply_history_best([]), tvm.transform.PassContext(opt_level=0, config=CONFIG):
-            library = relay.build(self.module, target="llvm")
+        scope = autotvm.GLOBAL_SCOPE
+        silent, scope.silent = scope.silent, True  # nothing is tuned: it only has to be right
+        try:
+            # With a context of records, even of none, TVM does not download some.
+            with autotvm.apply_history_best([]), tvm.transform.PassContext(opt_level=0, config=CONFIG):
+                library = relay.build(self.module, target="llvm")
+        finally:
+            scope.silent = silent
         return GraphModule(library["default"](tvm.cpu()))
 
     def __getstate__(self) -> dict[str, Any]:
