@@ -17,14 +17,16 @@ from tvm_codl.relay.pipeline import CONFIG
 
 @dataclass(frozen=True)
 class RelayReference:
-    """Computes a module of static shapes, its weights bound as constants, as it is: built on first use for this machine's CPU at
-    ``opt_level`` 0, without a pass or a kernel of ours."""
+    """Computes a module of static shapes, its weights bound as constants, as it is: without a pass or a kernel of ours, at
+    ``opt_level`` 0.  It is built for this machine's CPU on first use."""
 
     module: tvm.IRModule
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """The outputs on ``inputs``; nested tuples are flattened."""
-        self._executor.run(**{name: tvm.nd.array(np.ascontiguousarray(value)) for name, value in inputs.items()})
+        for name, value in inputs.items():
+            self._executor.set_input(name, tvm.nd.array(np.ascontiguousarray(value)))
+        self._executor.run()
         return [self._executor.get_output(index).numpy() for index in range(self._executor.get_num_outputs())]
 
     @functools.cached_property
