@@ -28,6 +28,10 @@ _NAMES = {
     "LoadedModel": "relay.model",
     "prepare": "relay.pipeline",
     "Prepared": "relay.prepared",
+    "pipeline": "relay.pipeline",
+    "extract": "relay.pipeline",
+    "AnnotateCoExecution": "relay.annotate",
+    "PartitionCoExecution": "relay.partition",
     "Phone": "device.connect",
     "Proxy": "device.spec",
     "Tracker": "device.spec",
@@ -46,4 +50,5 @@ __all__ = sorted(_NAMES)
 def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
+    module = importlib.import_module(f"{__name__}.{_NAMES[name]}")
+    return module if module.__name__.endswith(f".{name}") else getattr(module, name)

@@ -121,6 +121,20 @@ def test_a_model_is_data_also_after_its_reference_ran() -> None:
     assert_same(reference_outputs(again, inputs), wanted, "pickled")
 
 
+def test_quantised_operators_are_taken_apart() -> None:
+    x = relay.var("x", shape=(1, 4, 6, 6))
+    scale, zero = relay.const(0.05), relay.const(3)
+    y = relay.qnn.op.dequantize(relay.qnn.op.quantize(x, scale, zero, out_dtype="uint8"), scale, zero)
+    assert_right_under_random_plans(from_relay(of(relay.nn.relu(relay.nn.max_pool2d(y, (2, 2))), x)))
+
+
+def test_an_input_that_nothing_reads_stays() -> None:
+    x, unused = relay.var("x", shape=(2, 3)), relay.var("self", shape=(2,))
+    model = from_relay(of(relay.nn.relu(x), unused, x))
+    assert [name for name, _, _ in model.inputs] == ["self", "x"]
+    assert reference_outputs(model, model.sample_inputs())[0].shape == (2, 3)
+
+
 def of(body: relay.Expr, *params: relay.Var) -> tvm.IRModule:
     return tvm.IRModule.from_expr(relay.Function(list(params), body))
 
@@ -197,6 +211,8 @@ def test_what_cannot_be_planned_is_named(build: Callable[[], Any], named: str) -
         {"inputs": {"x": (1, 6, 6, 5)}},
         {"inputs": {"x": (1, 0, 6, 4)}},
         {"inputs": {"x": (1, 6, 6)}},
+        {"inputs": {"x": 6}},
+        {"inputs": {"x": "1664"}},
         {"inputs": {"x": np.zeros((1, 6, 6, 4))}},
         {"params": {**weights(), "gamma": np.zeros(7, "float32")}},
         {"params": {**weights(), "gamma": np.zeros(8)}},

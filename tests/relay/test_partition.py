@@ -7,6 +7,7 @@ import pytest
 import tvm
 from tvm import relay
 
+import tvm_codl as codl
 from tests.relay.networks import NETWORKS, Weights, conv, image
 from tests.relay.oracle import PASSES, assert_same, partitioned, plan_of, random_inputs, run_together
 from tvm_codl.errors import UserError
@@ -148,6 +149,27 @@ def test_passes_compose_with_others() -> None:
     split = tvm.transform.Sequential(passes)(prepared)
     whole, ours = run_together([mod, split], random_inputs(mod))
     assert_same(ours, whole, "passes")
+
+
+def test_a_phase_composes_with_passes_that_leave_no_types() -> None:
+    """From what a frontend gives to regions, in one list with stock passes; types are inferred where they are read."""
+    mod = NETWORKS["residual_block"]()
+    graph, _, _ = codl.extract(mod)
+    plan = plan_of(graph, {0: Placement("split", "height", 2), 1: GPU})
+
+    def forget_types(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        main = mod["main"]
+        params = [relay.var(var.name_hint, var.type_annotation) for var in main.params]
+        body = relay.bind(main.body, dict(zip(main.params, params, strict=True)))
+        return tvm.IRModule.from_expr(relay.Function(params, body))
+
+    forget = tvm.transform.module_pass(forget_types, opt_level=0)
+    passes = [*codl.pipeline.FUSE, forget, codl.AnnotateCoExecution(plan), forget, codl.PartitionCoExecution()]
+    with tvm.transform.PassContext(opt_level=3, config=codl.pipeline.CONFIG):
+        split = tvm.transform.Sequential([*passes, relay.transform.FoldConstant()])(mod)
+    assert len(regions(split)) > 1
+    whole, ours = run_together([mod, split], random_inputs(mod))
+    assert_same(ours, whole, "phases")
 
 
 def test_partition_is_deterministic() -> None:

@@ -1,1 +1,1 @@
-"""ONNX → Relay in NHWC, and the networks that ship with the package."""
+"""ONNX, or a Relay module → Relay in NHWC, and the networks that ship with the package."""

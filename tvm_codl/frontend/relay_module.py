@@ -18,6 +18,14 @@ from tvm_codl.relay.walk import in_order
 
 T = TypeVar("T")
 
+#: What the graph executor itself needs: static shapes, and operators instead of those of ``qnn``.
+TYPED = (
+    relay.transform.InferType(),
+    relay.transform.DynamicToStatic(),
+    relay.qnn.transform.CanonicalizeOps(),
+    relay.transform.InferType(),
+)
+
 
 def from_relay(
     mod: tvm.IRModule,
@@ -97,9 +105,8 @@ def _bind(main: relay.Function, params: Mapping[str, Any], inputs: Mapping[str, 
             new[var] = as_constant(value)
         elif name in inputs:
             given = inputs[name]
-            array = isinstance(given, np.ndarray)
-            shape = given.shape if array else tuple(given)
-            _check_fits(var, "input", shape, str(given.dtype) if array else None)
+            shape, dtype = (given.shape, str(given.dtype)) if isinstance(given, np.ndarray) else (given, None)
+            _check_fits(var, "input", shape, dtype)
             new[var] = relay.var(name, shape=shape, dtype=_tensor(var).dtype)
         else:
             new[var] = relay.var(name, _tensor(var))
@@ -109,8 +116,7 @@ def _bind(main: relay.Function, params: Mapping[str, Any], inputs: Mapping[str, 
     )
     if main.attrs is not None:
         function = function.with_attr({key: main.attrs[key] for key in main.attrs.keys()})  # noqa: SIM118 - no dict
-    passes = (relay.transform.InferType(), relay.transform.DynamicToStatic(), relay.transform.InferType())
-    return _checked("typed", lambda: run(passes, tvm.IRModule.from_expr(function)))
+    return _checked("typed", lambda: run(TYPED, tvm.IRModule.from_expr(function)))
 
 
 def _tensor(var: relay.Var) -> relay.TensorType:
@@ -123,15 +129,16 @@ def _tensor(var: relay.Var) -> relay.TensorType:
     return var.type_annotation
 
 
-def _check_fits(var: relay.Var, what: str, shape: Sequence[Any], dtype: str | None) -> None:
+def _check_fits(var: relay.Var, what: str, shape: Any, dtype: str | None) -> None:
     """Dynamic extents take any size; without ``dtype`` none is checked."""
     kind = _tensor(var)
     wanted = [int(extent) if isinstance(extent, tvm.tir.IntImm) else None for extent in kind.shape]
-    sizes = all((isinstance(size, int | np.integer) and size > 0) or what == "weight" for size in shape)
-    fits = len(shape) == len(wanted) and all(w in (None, got) for w, got in zip(wanted, shape, strict=True))
-    if not (sizes and fits and dtype in (None, str(kind.dtype))):
+    sizes = list(shape) if isinstance(shape, Sequence) else [shape]
+    positive = all(isinstance(size, int | np.integer) and size > 0 for size in sizes)
+    fits = len(sizes) == len(wanted) and all(w in (None, got) for w, got in zip(wanted, sizes, strict=True))
+    if not (positive and fits and dtype in (None, str(kind.dtype))):
         raise UserError(
-            f"the {what} {var.name_hint!r} does not fit: {list(shape)} {dtype or ''}".rstrip(),
+            f"the {what} {var.name_hint!r} does not fit: {shape} {dtype or ''}".rstrip(),
             f"the module declares [{', '.join('?' if w is None else str(w) for w in wanted)}] {kind.dtype}",
         )
 

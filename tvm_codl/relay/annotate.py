@@ -38,7 +38,7 @@ def AnnotateCoExecution(plan: Plan) -> tvm.transform.Pass:
 
         return rewrite(mod, mark)
 
-    return tvm.transform.module_pass(annotate, opt_level=0, name="AnnotateCoExecution")
+    return tvm.transform.module_pass(annotate, opt_level=0, name="AnnotateCoExecution", required=["InferType"])
 
 
 def to_text(placement: Placement) -> str:

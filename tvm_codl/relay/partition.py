@@ -46,7 +46,7 @@ def PartitionCoExecution() -> tvm.transform.Pass:
         writer = _Writer(graph, weights, schedule(graph, placements), chains, mod["main"])
         return relay.transform.InferType()(writer.module())
 
-    return tvm.transform.module_pass(partition, opt_level=0, name="PartitionCoExecution")
+    return tvm.transform.module_pass(partition, opt_level=0, name="PartitionCoExecution", required=["InferType"])
 
 
 class _Writer:
