@@ -1,4 +1,4 @@
-"""Every network of the zoo, with every operator split, gives onnxruntime's answer on the reference phone.
+"""Every network of the zoo, with every operator split, gives the reference's answer on the reference phone.
 
 Networks that take pictures of any size run on small ones here; all layers are there.
 """
@@ -36,6 +36,11 @@ SMALL: dict[str, Callable[[], onnx.ModelProto] | None] = {
     "ppocr_det": None,
     "ppocr_cls": None,
     "ppocr_rec": None,
+    "face_detection": None,
+    "face_landmark": None,
+    "hand_landmark": None,
+    "palm_detection": None,
+    "selfie_segmentation": None,
 }
 pytestmark = pytest.mark.slow
 
@@ -51,7 +56,7 @@ def session() -> Iterator[codl.Session]:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_every_operator_split_gives_onnxruntimes_answer(name: str, session: codl.Session, tmp_path: Path) -> None:
+def test_every_operator_split_gives_the_references_answer(name: str, session: codl.Session, tmp_path: Path) -> None:
     build = SMALL[name]
     source = f"zoo:{name}"
     if build is not None:
