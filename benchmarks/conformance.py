@@ -1,7 +1,7 @@
 """ONNX's own tests, loaded, split, built and run: ``python benchmarks/conformance.py [--json] [--only WORDS] [--results FILE]``.
 
-Prints how many are right, refused (by reason), wrong, or end in a traceback, and the cases of each.  Every case runs in a
-process of its own: one that crashes or hangs counts as a traceback.  With ``--results`` each outcome is kept as a line of
+Prints how many are right, refused (by reason), wrong, or end in a traceback, and the cases of each.  Cases run in
+processes of their own: one that crashes or hangs counts as a traceback.  With ``--results`` each outcome is kept as a line of
 JSON, and a later run goes on from there.  Exit code 4 where an answer is wrong or a case ends in a traceback.
 """
 
@@ -51,44 +51,69 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, object]:
     }
 
 
-def run_all(todo: Sequence[Case], jobs: int, limit_s: float, dry: bool) -> Iterator[Outcome]:
-    """The outcomes, as they come, of cases in ``jobs`` processes at a time."""
-    waiting, running = list(reversed(todo)), dict[Connection, tuple[Case, multiprocessing.process.BaseProcess, float]]()
-    while waiting or running:
-        while waiting and len(running) < jobs:
-            case = waiting.pop()
-            ours, theirs = FORK.Pipe(duplex=False)
-            process = FORK.Process(target=_child, args=(case, dry, theirs))
-            process.start()
-            theirs.close()
-            running[ours] = (case, process, time.monotonic() + limit_s)
-        ready = set(wait(list(running), timeout=1.0))
-        for connection, (case, process, until) in list(running.items()):
-            if connection not in ready and time.monotonic() < until:
-                continue
-            try:
-                outcome = msgspec.json.decode(connection.recv_bytes(), type=Outcome) if connection in ready else None
-                why = f"takes longer than {limit_s:.0f} s"
-            except EOFError:
-                process.join()
-                outcome, why = None, f"its process ends with code {process.exitcode}"
-            process.kill()
-            process.join()
-            connection.close()
-            del running[connection]
-            yield outcome or Outcome(case.name, case.kind, "traceback", "", why)
+class Worker:
+    """A process that runs cases one after the other; a new one takes its place once it has died or was too slow."""
+
+    def __init__(self, dry: bool) -> None:
+        self.connection, theirs = FORK.Pipe()
+        self.process = FORK.Process(target=_work, args=(theirs, dry), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.case: Case | None = None
+        self.until = 0.0
+
+    def give(self, case: Case, limit_s: float) -> None:
+        self.case, self.until = case, time.monotonic() + limit_s
+        self.connection.send(case)
+
+    def stop(self) -> int:
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+        return self.process.exitcode or 0
 
 
-def _child(case: Case, dry: bool, to: Connection) -> None:
+def _work(to: Connection, dry: bool) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
     if not dry:
         plugin.load()
-    to.send_bytes(msgspec.json.encode(run_case(case, dry)))
-    to.close()
-    os._exit(0)  # a driver's threads may not end
+    while True:
+        to.send_bytes(msgspec.json.encode(run_case(to.recv(), dry)))
+
+
+def run_all(todo: Sequence[Case], jobs: int, limit_s: float, dry: bool) -> Iterator[Outcome]:
+    """The outcomes, as they come, of cases in ``jobs`` processes at a time."""
+    waiting, workers = list(reversed(todo)), [Worker(dry) for _ in range(min(jobs, len(todo)))]
+    try:
+        while waiting or any(worker.case for worker in workers):
+            for worker in workers:
+                if worker.case is None and waiting:
+                    worker.give(waiting.pop(), limit_s)
+            ready = wait([worker.connection for worker in workers if worker.case], timeout=1.0)
+            for number, worker in enumerate(workers):
+                case = worker.case
+                if case is None or (worker.connection not in ready and time.monotonic() < worker.until):
+                    continue
+                if worker.connection in ready:
+                    try:
+                        outcome = msgspec.json.decode(worker.connection.recv_bytes(), type=Outcome)
+                        worker.case = None
+                        yield outcome
+                        continue
+                    except (EOFError, ConnectionResetError):
+                        worker.process.join()
+                        why = f"its process ends with code {worker.process.exitcode}"
+                else:
+                    why = f"takes longer than {limit_s:.0f} s"
+                worker.stop()
+                workers[number] = Worker(dry)
+                yield Outcome(case.name, case.kind, "traceback", "", why)
+    finally:
+        for worker in workers:
+            worker.stop()
 
 
 def read_results(path: Path | None) -> dict[str, Outcome]:

@@ -76,17 +76,20 @@ def _run(case: Case, given: Example, dry: bool, stage: list[str]) -> Outcome:
         prepared = prepare(load_model(str(path), _shapes(given)))
         if dry:
             return Outcome(case.name, case.kind, "right", "load")
-        for plan in (_halves(prepared), uniform_plan(prepared.graph, "cpu", "cpu"), uniform_plan(prepared.graph, "gpu", "gpu")):
+        failed: CodlError | None = None
+        for plan in (_halves(prepared), *(uniform_plan(prepared.graph, on, on) for on in ("cpu", "gpu"))):
             stage[0] = "build"
             try:
-                library = _build(prepared, plan, folder / "case.so")
+                library = _build(prepared, plan, folder / f"{plan.model}.so")
+                stage[0] = "open"
+                module = CoModule(tvm.runtime.load_module(str(library)), tvm.cpu())
                 break
             except CodlError as error:
-                failed = error
+                failed = failed or error
         else:
+            assert failed is not None
             raise failed
         stage[0] = "run"
-        module = CoModule(tvm.runtime.load_module(str(library)), tvm.cpu())
         outputs = module.run({port.name: np.asarray(given.inputs[port.name]) for port in module.inputs})
         stage[0] = "compare"
         _compare(outputs, given.outputs, case)
