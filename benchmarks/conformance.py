@@ -54,9 +54,9 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, object]:
 class Worker:
     """A process that runs cases one after the other; a new one takes its place once it has died or was too slow."""
 
-    def __init__(self, dry: bool) -> None:
+    def __init__(self, on: str) -> None:
         self.connection, theirs = FORK.Pipe()
-        self.process = FORK.Process(target=_work, args=(theirs, dry), daemon=True)
+        self.process = FORK.Process(target=_work, args=(theirs, on), daemon=True)
         self.process.start()
         theirs.close()
         self.case: Case | None = None
@@ -73,20 +73,20 @@ class Worker:
         return self.process.exitcode or 0
 
 
-def _work(to: Connection, dry: bool) -> None:
+def _work(to: Connection, on: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
-    if not dry:
+    if on != "load":
         plugin.load()
     while True:
-        to.send_bytes(msgspec.json.encode(run_case(to.recv(), dry)))
+        to.send_bytes(msgspec.json.encode(run_case(to.recv(), on)))
 
 
-def run_all(todo: Sequence[Case], jobs: int, limit_s: float, dry: bool) -> Iterator[Outcome]:
+def run_all(todo: Sequence[Case], jobs: int, limit_s: float, on: str) -> Iterator[Outcome]:
     """The outcomes, as they come, of cases in ``jobs`` processes at a time."""
-    waiting, workers = list(reversed(todo)), [Worker(dry) for _ in range(min(jobs, len(todo)))]
+    waiting, workers = list(reversed(todo)), [Worker(on) for _ in range(min(jobs, len(todo)))]
     try:
         while waiting or any(worker.case for worker in workers):
             for worker in workers:
@@ -109,7 +109,7 @@ def run_all(todo: Sequence[Case], jobs: int, limit_s: float, dry: bool) -> Itera
                 else:
                     why = f"takes longer than {limit_s:.0f} s"
                 worker.stop()
-                workers[number] = Worker(dry)
+                workers[number] = Worker(on)
                 yield Outcome(case.name, case.kind, "traceback", "", why)
     finally:
         for worker in workers:
@@ -144,7 +144,13 @@ def _table(what: str, rows: Sequence[tuple[str, object]]) -> Table:
 @click.option("--only", metavar="WORDS", default="", help="Only cases whose name has one of these words.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, default=KINDS, help="Only these kinds.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many cases.")
-@click.option("--dry", is_flag=True, help="Only load and split; what is right then has not run.")
+@click.option(
+    "--on",
+    type=click.Choice(["split", "cpu", "gpu", "load"]),
+    default="split",
+    show_default=True,
+    help="Where operators run; load: what is right then has not run.",
+)
 @click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Cases at a time.")
 @click.option("--seconds", type=float, default=120.0, show_default=True, help="For one case.")
 @click.option(
@@ -155,7 +161,7 @@ def main(
     only: str,
     kinds: tuple[str, ...],
     limit: int | None,
-    dry: bool,
+    on: str,
     jobs: int,
     seconds: float,
     results: Path | None,
@@ -163,11 +169,11 @@ def main(
     words = only.replace(",", " ").split()
     chosen = [case for case in cases(kinds) if not words or any(word in case.name for word in words)][:limit]
     done = read_results(results)
-    if not dry:
+    if on != "load":
         os.environ.update(opencl.environment())
         os.environ.setdefault("CODL_GPU_CORES", str(max(os.sched_getaffinity(0))))
     todo = [case for case in chosen if case.name not in done]
-    for number, outcome in enumerate(run_all(todo, jobs, seconds, dry), 1):
+    for number, outcome in enumerate(run_all(todo, jobs, seconds, on), 1):
         done[outcome.name] = outcome
         if results is not None:
             with results.open("ab") as file:

@@ -25,6 +25,7 @@ from tvm_codl.runtime.comodule import CoModule
 
 #: Of the answers of an operator that works in float32; ONNX's own tests forgive 1e-7.
 ATOL = 1e-6
+PROCESSORS: tuple[Literal["cpu", "gpu"], ...] = ("cpu", "gpu")
 End = Literal["right", "refused", "wrong", "traceback"]
 
 
@@ -44,12 +45,12 @@ class Outcome(msgspec.Struct, frozen=True):
     plan: str = ""
 
 
-def run_case(case: Case, dry: bool = False) -> Outcome:
-    """``dry``: ends after loading and splitting."""
+def run_case(case: Case, on: str = "split") -> Outcome:
+    """``on``: the first plan to build, or ``load`` to end after loading and finding the operators."""
     stage = ["load"]
     try:
         given = example(case)
-        return _run(case, given, dry, stage)
+        return _run(case, given, on, stage)
     except CodlError as error:
         words = error.what.replace(f"{case.name}.onnx", "MODEL").replace(case.name, "MODEL")
         return Outcome(case.name, case.kind, "refused", stage[0], words, error.evidence)
@@ -68,16 +69,17 @@ def _traceback(case: Case, stage: str, error: Exception) -> Outcome:
     return Outcome(case.name, case.kind, "traceback", stage, words[:200], traceback.format_exc()[-3000:])
 
 
-def _run(case: Case, given: Example, dry: bool, stage: list[str]) -> Outcome:
+def _run(case: Case, given: Example, on: str, stage: list[str]) -> Outcome:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = folder / f"{case.name}.onnx"
         onnx.save(given.model, path)
         prepared = prepare(load_model(str(path), _shapes(given)))
-        if dry:
+        if on == "load":
             return Outcome(case.name, case.kind, "right", "load")
         failed: CodlError | None = None
-        for plan in (_halves(prepared), *(uniform_plan(prepared.graph, on, on) for on in ("cpu", "gpu"))):
+        plans = [_halves(prepared), *(uniform_plan(prepared.graph, each, each) for each in PROCESSORS)]
+        for plan in plans[[plan.model for plan in plans].index(on) :]:
             stage[0] = "build"
             try:
                 library = _build(prepared, plan, folder / f"{plan.model}.so")

@@ -14,10 +14,16 @@ from tvm_codl.errors import CodlError, UserError
 from tvm_codl.frontend import zoo
 from tvm_codl.frontend.onnx_constants import prepare_constants
 from tvm_codl.frontend.onnx_file import CHECK, input_dtype, input_shapes, read_onnx, real_inputs
+from tvm_codl.frontend.onnx_functions import expand_functions
+from tvm_codl.frontend.onnx_repairs import repair_nodes
+from tvm_codl.frontend.onnx_support import check_support
+from tvm_codl.frontend.onnx_types import infer_types
 from tvm_codl.relay.model import LoadedModel, Shape
 from tvm_codl.relay.pipeline import simplify
 
 ZOO_PREFIX = "zoo:"
+#: Functions are of functions, to this depth at most.
+FUNCTIONS = 4
 
 
 def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> LoadedModel:
@@ -25,8 +31,8 @@ def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> Loaded
 
     ``shapes`` fixes inputs of dynamic shape, in the file's layout.  The module is simplified for inference, has its
     weights bound as constants and works in NHWC; its inputs and outputs keep the ONNX layout.  Raises :class:`UserError`
-    for a file that is no ONNX, an unknown zoo name, an operator that Relay's importer does not know or computes
-    otherwise, and a dynamic shape that ``shapes`` does not fix.
+    for a file that is no ONNX, an unknown zoo name, operators that Relay's importer does not know or computes otherwise,
+    and a dynamic shape that ``shapes`` does not fix.
     """
     given = dict(shapes or {})
     sample = None
@@ -49,6 +55,13 @@ def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> Loaded
 def _import(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path: Path) -> tvm.IRModule:
     logging.getLogger("from_onnx").setLevel(logging.ERROR)
     try:
+        types = infer_types(proto, shapes)
+        for _ in range(FUNCTIONS):
+            if not expand_functions(proto, types):
+                break
+            types = infer_types(proto, shapes)
+        check_support(proto, types, path)
+        repair_nodes(proto, types)
         prepare_constants(proto, shapes, path)
         # freeze_params=True compiles a kernel for every weight: several times slower than binding.
         module, weights = relay.frontend.from_onnx(proto, shape=dict(shapes), freeze_params=False)
