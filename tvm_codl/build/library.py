@@ -126,7 +126,7 @@ def build_dataflow(
     if not keep_weights:
         program["weights"] = [{**w, "name": ""} for w in program["weights"]]
         weights = {}
-    module = _make_module(program, about, weights, kernels)
+    module = _make_module(program, about, weights, kernels, cpu)
     return Library(module, about, _launches(flow, kernels), _contents(kernels))
 
 
@@ -156,7 +156,7 @@ def build_adaptive(
     ]
     weights = {n: w for flow, part in zip(flows, parts, strict=True) for n, w in stored_weights(flow, part).items()}
     program = {"format": FORMAT, "plans": entries}
-    module = _make_module(program, about, weights, kernels)
+    module = _make_module(program, about, weights, kernels, cpu)
     return Library(module, about, _launches(flows[0], parts[0]), _contents(kernels))
 
 
@@ -168,13 +168,21 @@ def _compile(flow: dataflow.Dataflow, cpu: tvm.target.Target, gpu: tvm.target.Ta
 
 
 def _make_module(
-    program: dict[str, Any], about: About, weights: dict[str, np.ndarray], kernels: dict[str, Kernels]
+    program: dict[str, Any],
+    about: About,
+    weights: dict[str, np.ndarray],
+    kernels: dict[str, Kernels],
+    cpu: tvm.target.Target,
 ) -> tvm.runtime.Module:
     arguments = [x for name, value in weights.items() for x in (name, tvm.nd.array(value))]
     create = tvm.get_global_func("codl.create_library")
     root = create(json.dumps(program), msgspec.json.encode(about).decode(), len(weights), *arguments)
     for built in kernels.values():
         root.import_module(built.library)
+    if not kernels:
+        # A network that returns its inputs: TVM links nothing where there is no code.
+        nothing = tvm.tir.PrimFunc([], tvm.tir.Evaluate(0)).with_attr("global_symbol", "codl_nothing")
+        root.import_module(tvm.build(tvm.IRModule({"codl_nothing": nothing}), target=cpu))
     return root
 
 

@@ -16,6 +16,10 @@ from tvm_codl.frontend import zoo
 from tvm_codl.frontend.interpreter import tflite_outputs
 from tvm_codl.frontend.onnx_constants import prepare_constants
 from tvm_codl.frontend.onnx_file import CHECK, input_dtype, input_shapes, read_onnx, real_inputs
+from tvm_codl.frontend.onnx_functions import expand_functions
+from tvm_codl.frontend.onnx_repairs import repair_nodes
+from tvm_codl.frontend.onnx_support import check_support
+from tvm_codl.frontend.onnx_types import infer_types
 from tvm_codl.frontend.reference import run_onnx
 from tvm_codl.frontend.tflite_file import is_tflite
 from tvm_codl.frontend.tflite_import import import_tflite
@@ -23,6 +27,8 @@ from tvm_codl.relay.model import LoadedModel, Shape
 from tvm_codl.relay.pipeline import simplify
 
 ZOO_PREFIX = "zoo:"
+#: Functions are of functions, to this depth at most.
+FUNCTIONS = 4
 
 
 def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> LoadedModel:
@@ -62,6 +68,13 @@ def import_onnx(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path: Path)
     """
     logging.getLogger("from_onnx").setLevel(logging.ERROR)
     try:
+        types = infer_types(proto, shapes)
+        for _ in range(FUNCTIONS):
+            if not expand_functions(proto, types):
+                break
+            types = infer_types(proto, shapes)
+        check_support(proto, types, path)
+        repair_nodes(proto, types)
         prepare_constants(proto, shapes, path)
         # freeze_params=True compiles a kernel for every weight: several times slower than binding.
         module, weights = relay.frontend.from_onnx(proto, shape=dict(shapes), freeze_params=False)

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-from google.protobuf.message import EncodeError
 from onnx import helper, numpy_helper
 
 from tvm_codl.errors import UserError
+from tvm_codl.frontend.onnx_types import infer_types
 from tvm_codl.relay.model import Shape
 
 #: Integer tensors of at most so many elements may be axes, sizes or bounds.
@@ -193,21 +193,9 @@ def _check_resize(node: onnx.NodeProto, constants: Constants, shapes: Mapping[st
 
 
 def _infer_shapes(proto: onnx.ModelProto, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
-    """The shapes that ONNX's own inference finds; 0 for an unknown extent.  A model of over 2 GB has none."""
-    try:
-        copy = onnx.ModelProto()
-        copy.CopyFrom(proto)
-        for value in copy.graph.input:
-            if value.name in shapes:
-                kind = value.type.tensor_type.elem_type
-                value.CopyFrom(helper.make_tensor_value_info(value.name, kind, list(shapes[value.name])))
-        for value in copy.graph.output:
-            value.type.tensor_type.ClearField("shape")
-        graph = onnx.shape_inference.infer_shapes(copy, data_prop=True).graph
-    except (ValueError, RuntimeError, EncodeError, onnx.shape_inference.InferenceError):
-        return {}
+    """The shapes of values; 0 for an unknown extent."""
     return {
-        value.name: tuple(dim.dim_value if dim.HasField("dim_value") else 0 for dim in value.type.tensor_type.shape.dim)
-        for value in (*graph.input, *graph.value_info, *graph.output)
-        if value.type.tensor_type.HasField("shape")
+        name: tuple(dim.dim_value if dim.HasField("dim_value") else 0 for dim in kind.tensor_type.shape.dim)
+        for name, kind in infer_types(proto, shapes).items()
+        if kind.tensor_type.HasField("shape")
     }

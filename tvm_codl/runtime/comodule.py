@@ -115,7 +115,7 @@ class CoModule:
                     f"given: {value.dtype}{list(value.shape)}",
                     "give an array of that shape and type, or build the model for another shape: --shape",
                 )
-            self._executor["set_input"](index, tvm.nd.array(np.ascontiguousarray(value), device=self._cpu))
+            self._executor["set_input"](index, tvm.nd.array(np.asarray(value, order="C"), device=self._cpu))
 
     def get_outputs(self) -> list[np.ndarray]:
         """The last run's outputs, in the model's order and layout."""
@@ -131,7 +131,7 @@ class CoModule:
             if port.crop:
                 axis, lo, hi = port.crop
                 value = np.take(value, np.arange(lo, hi), axis=axis)
-            results.append(np.ascontiguousarray(value))
+            results.append(np.asarray(value, order="C"))  # ascontiguousarray would give a scalar an axis
         return results
 
     def run(self, inputs: Mapping[str, np.ndarray] | None = None) -> list[np.ndarray]:

@@ -1,0 +1,99 @@
+"""What rewrites ONNX nodes keeps their meaning: ONNX's reference evaluator gives the same before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+from tests.frontend.onnx_models import random
+from tvm_codl.frontend.onnx_functions import expand_functions, known_operators
+from tvm_codl.frontend.onnx_repairs import repair_nodes
+from tvm_codl.frontend.onnx_types import infer_types
+
+
+def model(op: str, inputs: dict[str, np.ndarray], opset: int = 23, **attributes: Any) -> onnx.ModelProto:
+    """One operator, its inputs named."""
+    taken = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+        for name, value in inputs.items()
+    ]
+    graph = helper.make_graph(
+        [helper.make_node(op, list(inputs), ["y"], **attributes)],
+        "g",
+        taken,
+        [helper.make_tensor_value_info("y", TensorProto.UNDEFINED, None)],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def rewritten(proto: onnx.ModelProto, rewrite: Callable[[onnx.ModelProto, Any], object]) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    rewrite(copy, infer_types(copy, {}))
+    return copy
+
+
+FUNCTIONS: dict[str, tuple[str, dict[str, np.ndarray], dict[str, Any]]] = {
+    "attention": ("Attention", {n: random(1, 2, 4, 8, seed=i) for i, n in enumerate("qkv")}, {"scale": 0.3}),
+    "gelu_tanh": ("Gelu", {"x": random(3, 4)}, {"approximate": "tanh"}),
+    "gelu": ("Gelu", {"x": random(3, 4)}, {}),
+    "group_norm": (
+        "GroupNormalization",
+        {"x": random(2, 4, 3, 3), "scale": random(4), "bias": random(4)},
+        {"num_groups": 2},
+    ),
+    "crop": ("CenterCropPad", {"x": random(6, 4), "shape": np.array([3, 8])}, {}),
+    "window": ("HannWindow", {"n": np.array(9)}, {}),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_computes_what_its_operator_does(name: str) -> None:
+    op, inputs, attributes = FUNCTIONS[name]
+    proto = model(op, inputs, **attributes)
+    other = rewritten(proto, expand_functions)
+    assert op not in {node.op_type for node in other.graph.node}
+    assert all(node.op_type in known_operators(23) for node in other.graph.node)
+    (want,), (got,) = (ReferenceEvaluator(each).run(None, inputs) for each in (proto, other))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_operators_that_the_importer_knows_stay() -> None:
+    proto = model("Softmax", {"x": random(2, 3)})
+    assert not expand_functions(proto, infer_types(proto, {}))
+    assert [node.op_type for node in proto.graph.node] == ["Softmax"]
+
+
+@pytest.mark.parametrize("how", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2), (3, 1)])
+def test_same_padding_becomes_numbers(how: str, stride: int, dilation: int) -> None:
+    inputs = {"x": random(1, 1, 7, 8), "w": random(1, 1, 4, 3)}
+    proto = model("Conv", inputs, 13, auto_pad=how, strides=[stride] * 2, dilations=[dilation] * 2)
+    other = rewritten(proto, repair_nodes)
+    assert "auto_pad" not in {a.name for a in other.graph.node[0].attribute}
+    shape = tuple(d.dim_value for d in infer_types(other, {})["y"].tensor_type.shape.dim)
+    assert shape == (1, 1, -(-7 // stride), -(-8 // stride))
+    pads = helper.get_attribute_value(next(a for a in other.graph.node[0].attribute if a.name == "pads"))
+    for low, high in zip(pads[:2], pads[2:], strict=True):
+        assert 0 <= (high - low if how == "SAME_UPPER" else low - high) <= 1
+
+
+def test_a_triangle_and_a_conversion_keep_their_meaning() -> None:
+    square = {"x": random(4, 4), "k": np.array([1])}
+    upper = rewritten(model("Trilu", {"x": square["x"], "k": square["k"]}, 14, upper=0), repair_nodes)
+    scalar = {name: tuple(v.tensor_type.shape.dim) for name, v in infer_types(upper, {}).items()}
+    trilu = next(node for node in upper.graph.node if node.op_type == "Trilu")
+    assert scalar[trilu.input[1]] == ()
+    np.testing.assert_array_equal(ReferenceEvaluator(upper).run(None, square)[0], np.tril(square["x"], 1))
+    doubles = {"x": random(3, 4).astype(np.float64)}
+    halves = rewritten(model("Cast", doubles, 13, to=TensorProto.FLOAT16), repair_nodes)
+    assert [node.op_type for node in halves.graph.node] == ["Cast", "Cast"]
+    np.testing.assert_array_equal(
+        ReferenceEvaluator(halves).run(None, doubles)[0], doubles["x"].astype(np.float32).astype(np.float16)
+    )
