@@ -78,3 +78,22 @@ def test_a_kernel_says_its_group() -> None:
 def test_what_direct_vectors_writes_is_understood() -> None:
     load = "    acc = vload4(0, w + (r * 4));"
     assert "codl_load4(w_at0 + 0)" in advancing(direct_vectors(kernel(load)))
+
+
+def test_many_loads_are_parted_and_wait_for_their_use() -> None:
+    loads = [f"b[{i}] = codl_load4(w + ((r * 64) + {i * 4}));" for i in range(9)]
+    uses = [f"a[0] = a[0] + b[{i}];" for i in range(9)]
+    again = ["b[0] = codl_load4(w + ((r * 64) + 36));", "b[1] = codl_load4(w + ((r * 64) + 40));", *uses[:2]]
+    text = kernel(*loads, *uses, *again)
+    done = advancing(text, sparing=True)
+    order = [line.strip() for line in done.split("\n") if re.match(r" +(a|b)\[|.* if \(|.*w_at0 \+= ", line)]
+    assert order[0].startswith("b[0] = ") and order[1:3] == ["a[0] = a[0] + b[0];", "w_at0 += 16 + nothing0;"]
+    # Eight loads, then a part of the ninth and what is loaded again, and a turn's step less what was moved.
+    assert [sum(part.count("codl_load4(") for part in done.split("if (")[i : i + 1]) for i in range(2)] == [8, 3]
+    assert order[-1] == "w_at0 += 96 + nothing0;" and done.count("{") == done.count("}")
+
+
+def test_what_may_be_loaded_anywhere_is_loaded_before_it() -> None:
+    loads = [f"b[{i}] = codl_load4(w + ((r * 64) + {i * 4}));" for i in range(11)]
+    done = advancing(kernel(*loads, "a[0] = b[r & 3];"), sparing=True)
+    assert done.index("b[10] = ") < done.index("a[0] = b[r & 3];")

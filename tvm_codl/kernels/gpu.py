@@ -22,12 +22,12 @@ PHONES: frozenset[str] = frozenset({"bifrost", "valhall", "adreno", "mobile"})
 LOCAL_KINDS = frozenset({"adreno", "local"})
 
 #: Float32 that a work-item keeps in registers without losing occupancy below half, addresses aside: Mali has 64 registers
-#: for each work-item at half occupancy, Adreno holds fewest waves beyond about as many, discrete GPUs twice as many.
+#: for each work-item at half occupancy, Adreno loses a third of its waves beyond as many, discrete GPUs have twice as many.
 _REGISTERS: Mapping[str, int] = {
     "played": 512,
     "bifrost": 48,
     "valhall": 48,
-    "adreno": 48,
+    "adreno": 40,
     "mobile": 48,
     "local": 128,
 }

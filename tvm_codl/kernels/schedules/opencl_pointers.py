@@ -3,6 +3,9 @@
 TVM computes the whole index of each load anew.  Phones' compilers find little in common in these: where a loop's body has
 12 loads and 128 multiply-adds, half of its instructions are integer ones for addresses.  Here each innermost loop gets a
 pointer for all loads whose indices differ by constants; it moves on at the end of the body.
+
+Adreno's compiler has an address in two registers for each load of a body at once, and as many loads under way as it may.
+Where these crowd out waves, a number of bytes moves on from load to load there, and branches always taken part the body.
 """
 
 from __future__ import annotations
@@ -15,6 +18,15 @@ _LOOP = re.compile(r"^( *)for \(int (\w+) = 0; \2 < \d+; \+\+\2\) \{$")
 _SHORT = re.compile(r"< (\d\d?); ")
 #: 0, as no grid has 2^31 groups.
 _NOTHING = "(convert_int(get_num_groups(0)) >> 31)"
+_NOTHINGS = tuple(_NOTHING.replace("0", str(axis), 1) for axis in range(3))
+#: More loads than this with their addresses leave Adreno fewer waves.
+_LOADS = 10
+#: So many are under way at once in a parted body.
+_UNDER_WAY = 8
+_LOADED = re.compile(r"^ *(\w+\[\d+\]) = [^;]*\b\w+_at\d+[^;]*;$")
+_MOVED = re.compile(r"\b(\w+_at\d+)( \+ |\[)(-?\d+)\]?")
+_UNKNOWN = re.compile(r"\b(\w+)\[(?!\d+\])")
+_BYTES = {"float": 4, "half": 2, "float4": 16, "half4": 8}
 _ANY_LOOP = re.compile(r"^ *(for|while) \(")
 #: The start of a load of one element, or of a vector of them.
 _LOAD = re.compile(r"\b(\w+)\[|\b(?:codl_load\d+\(|vload\d+\(0, )(\w+) \+ ")
@@ -26,8 +38,11 @@ _ALLOWED = (
 )
 
 
-def advancing(source: str) -> str:
-    """``source``, the kernels of :func:`.opencl_source.direct_vectors`, with pointers in its innermost loops."""
+def advancing(source: str, sparing: bool = False) -> str:
+    """``source``, the kernels of :func:`.opencl_source.direct_vectors`, with pointers in its innermost loops.
+
+    ``sparing``: with fewer registers and more instructions where loads are many.
+    """
     types = {name: kind for kind, name in _PARAMETER.findall(source)}
     lines, result, at, pointers = source.split("\n"), [], 0, 0
     while at < len(lines):
@@ -37,7 +52,7 @@ def advancing(source: str) -> str:
             result.append(lines[at])
             at += 1
             continue
-        rewritten = _Loop(loop[1], loop[2], types, pointers)
+        rewritten = _Loop(loop[1], loop[2], types, pointers, sparing)
         result += rewritten.of(lines[at], lines[at + 1 : end])
         pointers += len(rewritten.pointers)
         at = end + 1
@@ -47,13 +62,17 @@ def advancing(source: str) -> str:
 class _Loop:
     """One innermost loop over ``variable``; ``first`` numbers its first pointer."""
 
-    def __init__(self, indent: str, variable: str, types: dict[str, str], first: int) -> None:
-        self.indent, self.variable, self.types, self.first = indent, variable, types, first
+    def __init__(self, indent: str, variable: str, types: dict[str, str], first: int, sparing: bool) -> None:
+        self.indent, self.variable, self.types, self.first, self.sparing = indent, variable, types, first, sparing
         #: By parameter, start and step.
         self.pointers: dict[tuple[str, str, int], str] = {}
 
     def of(self, head: str, body: list[str]) -> list[str]:
         moved = [self._line(line) for line in body]
+        loads = [line for line in moved if _MOVED.search(line)]
+        known = all(self.types[name] in _BYTES for name, _, _ in self.pointers)
+        if self.sparing and known and len(loads) > _LOADS and all(map(_LOADED.match, loads)):
+            return self._one_by_one(head, moved)
         starts = [
             f"{self.indent}const __global {self.types[name]}* {pointer} = {name} + ({start});"
             for (name, start, _), pointer in self.pointers.items()
@@ -65,6 +84,47 @@ class _Loop:
             starts.append(f"{self.indent}#pragma unroll 1")
             head = _SHORT.sub(rf"< \1 + {_NOTHING}; ", head)
         return [*starts, head, *moved, *steps, f"{self.indent}}}"]
+
+    def _one_by_one(self, head: str, body: list[str]) -> list[str]:
+        """The loop, each of whose lines has one load at most, with offsets in bytes that move on from load to load.
+
+        What is added to a step keeps compilers from computing all addresses at once.
+        """
+        inside, nothing = f"{self.indent}  ", f"nothing{self.first}"
+        lines, at, part, parts = [], dict.fromkeys(self.pointers.values(), 0), set[str](), 0
+        names = {pointer: name for (name, _, _), pointer in self.pointers.items()}
+        size = {pointer: _BYTES[self.types[name]] for pointer, name in names.items()}
+        for line in _late(body):
+            load, into = _MOVED.search(line), _LOADED.match(line)
+            if load is None or into is None:
+                lines.append(line)
+                continue
+            if into[1] in part or len(part) == _UNDER_WAY:
+                closed = "} " if parts else ""
+                parts += 1
+                lines.append(f"{inside}{closed}if ({_NOTHINGS[parts % 3]} == 0) {{")
+                part = set()
+            part.add(into[1])
+            pointer, place = load[1], int(load[3]) * size[load[1]]
+            if place != at[pointer]:
+                lines.append(f"{inside}{pointer} += {place - at[pointer]} + {nothing};")
+                at[pointer] = place
+            kind, name = self.types[names[pointer]], names[pointer]
+            address = f"(const __global {kind}*)((const __global char*){name} + {pointer})"
+            read = f"(*({address}))" if load[2] == "[" else address
+            done = line[: load.start()] + read + line[load.end() :]
+            lines.append(done)
+        steps = {pointer: step * size[pointer] for (_, _, step), pointer in self.pointers.items()}
+        return [
+            *(f"{self.indent}uint {p} = {size[p]} * ({start});" for (_, start, _), p in self.pointers.items()),
+            f"{self.indent}const int {nothing} = {_NOTHING};",
+            f"{self.indent}#pragma unroll 1",
+            _SHORT.sub(rf"< \1 + {_NOTHING}; ", head),
+            *lines,
+            *([f"{inside}}}"] if parts else []),
+            *(f"{inside}{p} += {step - at[p]} + {nothing};" for p, step in steps.items()),
+            f"{self.indent}}}",
+        ]
 
     def _line(self, line: str) -> str:
         done, at = "", 0
@@ -82,6 +142,20 @@ class _Loop:
             done += f"{line[at : load.start()]}{opening}{constant}"
             at = end
         return done + line[at:]
+
+
+def _late(body: list[str]) -> list[str]:
+    """``body`` with each load of a vector right before the first line that may use it."""
+    waiting: dict[str, str] = {}
+    lines: list[str] = []
+    for line in body:
+        if load := _LOADED.match(line):
+            waiting[load[1]] = line
+            continue
+        unknown = set(_UNKNOWN.findall(line))
+        lines += [waiting.pop(n) for n in list(waiting) if n in line or n.partition("[")[0] in unknown]
+        lines.append(line)
+    return [*lines, *waiting.values()]
 
 
 def _end(text: str, at: int) -> int:

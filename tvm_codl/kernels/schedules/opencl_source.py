@@ -138,4 +138,4 @@ def _rewrite(source: str, target: tvm.target.Target) -> str:
     if has_local_memory(target):
         return aligned_loads(source)
     text = direct_vectors(source)
-    return sized(advancing(vectors_of_four(text))) if GROUP_NOTE.search(text) else text
+    return sized(advancing(vectors_of_four(text), "adreno" in target.keys)) if GROUP_NOTE.search(text) else text

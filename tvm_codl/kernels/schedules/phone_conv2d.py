@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+import tvm
 from tvm import autotvm, te
 from tvm.topi.utils import get_const_tuple
 
@@ -16,8 +18,12 @@ from tvm_codl.kernels.schedules.kernel import define_tiles, problem_on, tiles_of
 from tvm_codl.kernels.schedules.operands import WindowSizes, below, or_zero
 from tvm_codl.kernels.schedules.phone_kernel import LANES, packed, schedule_tile
 from tvm_codl.kernels.schedules.window import TAG, padded
+from tvm_codl.kernels.target import gpu_of
 from tvm_codl.kernels.tiles import window
-from tvm_codl.kernels.tiles.register_tiles import Problem
+from tvm_codl.kernels.tiles.register_tiles import Problem, Tiles
+
+#: On Adreno the taps of a window's row share inputs in registers, where a tile has so many columns at most.
+SHARED, SHARING_COLUMNS = 3, 4
 
 
 def conv2d(
@@ -36,22 +42,28 @@ def conv2d(
     sizes = WindowSizes.of((h, w), (kh, kw), strides, padding, dilation)
     rows, columns = sizes.rows, sizes.columns
     tiles = define_tiles(cfg, _problem(rows, columns, channels, kh * kw, channels_in))
+    sharing = kw == SHARED and sw == dw == tiles.blocks == 1 and gpu_of(tvm.target.Target.current()).kind == "adreno"
+    tiles = _narrow(tiles, sharing)
     whole = window.whole_tiles(columns, tiles.columns)
     extra = -channels_in % LANES
     source = padded(data, sizes.top, sizes.left, window.reach(rows, sh, kh, dh), window.reach(whole, sw, kw, dw), extra)
     weights = _weights(kernel, extra)
-    # Neighbouring taps of an undilated window are neighbours in memory: one loop goes over them and their channels.
+    # Neighbouring taps of an undilated window are neighbours in memory: one loop goes over them and their channels, unless
+    # they share inputs.
     steps = (channels_in + extra) // LANES
-    taps, together = (kw, 1) if dw > 1 else (1, kw)
+    taps, together = (kw, 1) if dw > 1 or sharing else (1, kw)
     ry, rx = te.reduce_axis((0, kh), "ry"), te.reduce_axis((0, taps), "rx")
     rc, step = te.reduce_axis((0, together * steps), "rc"), te.reduce_axis((0, LANES), "step")
 
     def product(b: Any, y: Any, x: Any, block: Any, lane: Any) -> Any:
-        tap, c = rx + rc // steps, rc % steps * LANES + step
+        tap, c = (rx, rc) if sharing else (rx + rc // steps, rc % steps)
+        c = c * LANES + step
         value = source[b, y * sh + ry * dh, x * sw + tap * dw, c].astype(out_dtype)
         return te.sum(value * weights(ry, tap, c, block, lane).astype(out_dtype), axis=[ry, rx, rc, step])
 
-    acc = te.compute((n, rows, whole, -(-channels // LANES), LANES), product, name="acc")
+    acc = te.compute(
+        (n, rows, whole, -(-channels // LANES), LANES), product, name="acc", attrs={"sharing": int(sharing)}
+    )
     cfg.add_flop(2 * n * rows * columns * channels * kh * kw * channels_in)
     return te.compute(
         (n, rows, columns, channels),
@@ -66,7 +78,12 @@ def schedule(cfg: autotvm.ConfigEntity, s: te.Schedule, out: te.Tensor, conv: te
     _, rows, columns, channels = get_const_tuple(conv.shape)
     kh, taps, steps, _ = (int(axis.dom.extent) for axis in acc.op.reduce_axis)
     problem = _problem(rows, columns, channels, kh * taps, steps * LANES)
-    schedule_tile(s, out, acc, tiles_of(cfg, problem))
+    sharing = bool(acc.op.attrs["sharing"])
+    schedule_tile(s, out, acc, _narrow(tiles_of(cfg, problem), sharing), sharing)
+
+
+def _narrow(tiles: Tiles, sharing: bool) -> Tiles:
+    return msgspec.structs.replace(tiles, columns=min(tiles.columns, SHARING_COLUMNS)) if sharing else tiles
 
 
 def _problem(rows: int, columns: int, channels: int, taps: int, channels_in: int) -> Problem:

@@ -39,8 +39,8 @@ def packed(depth: int, channels: int, value: Any) -> te.Tensor:
     return te.compute((depth, blocks, LANES), here, name=PACKED)
 
 
-def schedule_tile(s: te.Schedule, out: te.Tensor, acc: te.Tensor, tiles: Tiles) -> None:
-    """Schedules ``out``, ``acc`` and what ``acc`` reads."""
+def schedule_tile(s: te.Schedule, out: te.Tensor, acc: te.Tensor, tiles: Tiles, sharing: bool = False) -> None:
+    """Schedules ``out``, ``acc`` and what ``acc`` reads.  ``sharing``: the taps of a window's row use the same inputs."""
     source, weights = acc.op.input_tensors
     for stage in (source, weights):
         if isinstance(stage.op, te.ComputeOp):
@@ -72,21 +72,25 @@ def schedule_tile(s: te.Schedule, out: te.Tensor, acc: te.Tensor, tiles: Tiles) 
     s[out].vectorize(lane)
     s[out].unroll(x)
     s[out].unroll(block)
-    _schedule_accumulators(s, out, acc, order[-1], source, weights)
+    s[acc].compute_at(s[out], order[-1])
+    _schedule_accumulators(s, acc, source, weights, sharing)
 
 
-def _schedule_accumulators(s: te.Schedule, out: te.Tensor, acc: te.Tensor, at: Any, source: Any, weights: Any) -> None:
+def _schedule_accumulators(s: te.Schedule, acc: te.Tensor, source: Any, weights: Any, sharing: bool) -> None:
     inputs, read = s.cache_read(source, "local", [acc]), s.cache_read(weights, "local", [acc])
-    s[acc].compute_at(s[out], at)
     s[acc].set_scope("local")
     *outer, x, block, lane = s[acc].op.axis
     *window, step = s[acc].op.reduce_axis
+    if sharing:
+        row, tap, channels = window
+        window = [row, channels, tap]
+        s[acc].unroll(tap)
     s[acc].reorder(*outer, *window, x, step, block, lane)
     for axis in (x, step, block):
         s[acc].unroll(axis)
     s[acc].vectorize(lane)
     s[read].compute_at(s[acc], window[-1])
-    s[inputs].compute_at(s[acc], x)
+    s[inputs].compute_at(s[acc], window[-2] if sharing else x)
     for stage in (read, inputs):
         *rest, last = s[stage].op.axis
         last, vector = s[stage].split(last, LANES)
