@@ -32,7 +32,7 @@ def page() -> str:
     return (FOLDER / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("network", ["squeezenet", "own", "torch"])
+@pytest.mark.parametrize("network", ["resnet", "own", "torch"])
 def test_each_network_ends_as_a_library_that_is_right(network: str, tmp_path: Path) -> None:
     done = run(network, "-o", str(tmp_path))
     if network == "torch" and importlib.util.find_spec("torch") is None:
@@ -58,5 +58,5 @@ def test_the_page_says_what_the_script_does() -> None:
     assert len(blocks) == 4
     for line in [short.splitlines()[0], *(line for block in blocks for line in block.splitlines())]:
         assert line.removeprefix("mod, params =").strip() in script, line
-    assert set(re.findall(r"by_hand\.py (\w+)", page())) == {"squeezenet", "own", "torch"}
+    assert set(re.findall(r"by_hand\.py (\w+)", page())) == {"resnet", "own", "torch"}
     assert set(re.findall(r"codl\.(\w+)", page())) <= set(codl.__all__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,8 @@ def assert_right_under_random_plans(model: LoadedModel, seeds: range = range(1))
     prepared = prepare(model)
     inputs = model.sample_inputs(seed=5)
     wanted = reference_outputs(model, inputs)
+    others = reference_outputs(model, model.sample_inputs(seed=6))
+    assert all(np.abs(a - b).max() > 1e-3 for a, b in zip(wanted, others, strict=True)), "the answer tells nothing"
     plans = [plan_of(prepared.graph, random_placements(prepared.graph, seed)) for seed in seeds]
     assert all(sum(line.placement.on == "split" for line in plan.operators) > 1 for plan in plans)
     modules = [partitioned(prepared.module, plan) for plan in plans]
@@ -44,7 +46,12 @@ def assert_right_under_random_plans(model: LoadedModel, seeds: range = range(1))
         assert_same(outputs, wanted, f"{model.name} under {[(p.name, p.placement) for p in plan.operators]}")
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+def with_slow_ones(names: Iterable[str]) -> list[Any]:
+    slow = ("mobilenet", "squeezenet_v1_1")
+    return [pytest.param(name, marks=pytest.mark.slow) if name in slow else name for name in names]
+
+
+@pytest.mark.parametrize("name", with_slow_ones(WORKLOADS))
 def test_random_plans_give_relays_own_answer(name: str) -> None:
     mod, params = WORKLOADS[name]()
     model = from_relay(mod, params, name=name)
@@ -87,13 +94,13 @@ def test_shapes_and_samples_are_given_by_name() -> None:
     for given in ((1, 6, 6, 4), [np.int64(1), 6, 6, 4]):
         model = from_relay(mod, params, {"x": given})
         assert model.inputs == (("x", (1, 6, 6, 4), "float32"),)
+    assert_right_under_random_plans(model)
     picture = np.arange(144, dtype="float32").reshape(1, 6, 6, 4)
     model = from_relay(mod, params, {"x": picture})
     picture[:] = 0
     (value,) = model.sample_inputs(seed=3).values()
     assert np.array_equal(value.ravel(), np.arange(144))
     assert [answer.shape for answer in reference_outputs(model, {"x": value})] == [(1, 6, 6, 8), (1, 8)]
-    assert_right_under_random_plans(model)
 
 
 def test_a_shape_that_is_computed_from_shapes_is_static() -> None:

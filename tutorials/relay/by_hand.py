@@ -33,7 +33,7 @@ ALLOWED = 1e-3
 
 def from_testing() -> Network:
     """One of Relay's own networks: NCHW, batch normalisation and softmax as they are written."""
-    return testing.squeezenet.get_workload(version="1.1", num_classes=10, image_shape=(3, 64, 64))
+    return testing.resnet.get_workload(num_layers=8, num_classes=10, image_shape=(3, 28, 28))
 
 
 def own() -> Network:
@@ -73,7 +73,7 @@ def from_torch() -> Network:
 
 
 #: By name, the network and the shapes of its inputs that are not fixed.
-NETWORKS = {"squeezenet": (from_testing, {}), "own": (own, {"image": (1, 24, 24, 3)}), "torch": (from_torch, {})}
+NETWORKS = {"resnet": (from_testing, {}), "own": (own, {"image": (1, 24, 24, 3)}), "torch": (from_torch, {})}
 
 
 def halves(graph: OpGraph, name: str) -> codl.Plan:
@@ -108,14 +108,14 @@ def bind(mod: tvm.IRModule, params: Mapping[str, Any], shapes: Mapping[str, tupl
 
 
 @click.command()
-@click.argument("network", type=click.Choice(list(NETWORKS)), default="squeezenet")
+@click.argument("network", type=click.Choice(list(NETWORKS)), default="resnet")
 @phone_options
 @click.option(
     "-o", "--output", type=click.Path(file_okay=False, path_type=Path), default=".", show_default=True,
     help="Folder of the library.",
 )  # fmt: skip
 def by_hand(network: str, phone: PhoneChoice, output: Path) -> None:
-    """Take NETWORK (squeezenet, own or torch) from Relay to NETWORK.so, run it on a phone and check the answer."""
+    """Take NETWORK (resnet, own or torch) from Relay to NETWORK.so, run it on a phone and check the answer."""
     if "TVM_NDK_CC" not in os.environ:
         raise UserError("TVM_NDK_CC names no compiler", next="TVM_NDK_CC=g++ links for a phone on this machine")
     make, shapes = NETWORKS[network]
