@@ -43,14 +43,14 @@ def check_answer(
     wanted: Sequence[np.ndarray],
     tolerance: float = TOLERANCE,
 ) -> tuple[float, float]:
-    """Runs a library and returns its :func:`answer_errors` against onnxruntime's answer ``wanted``.
+    """Runs a library and returns its :func:`answer_errors` against the reference's answer ``wanted``.
 
     Raises :class:`CheckFailed` where the relative error is over ``tolerance``.
     """
     errors = answer_errors(module.run(inputs), wanted)
     if not errors[1] <= tolerance:
         raise CheckFailed(
-            f"the answer of {name} differs from onnxruntime's",
+            f"the answer of {name} differs from the reference's",
             f"relative error {errors[1]:.2e}, {tolerance:g} is allowed",
         )
     return errors
