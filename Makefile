@@ -56,8 +56,8 @@ android-shell:
 clang:
 	@docker/install/clang.sh || true
 
-# --no-deps: the lock file is complete but for what rapidocr-onnxruntime asks for and only its own code uses, which is
-# never imported: the package is here for the networks that it carries.
+# --no-deps: the lock file is complete but for what rapidocr-onnxruntime and mediapipe ask for and only their own code
+# uses, which is never imported: the packages are here for the networks that they carry.
 $(INSTALLED): requirements.lock setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --no-deps --require-hashes -r requirements.lock
@@ -65,12 +65,18 @@ $(INSTALLED): requirements.lock setup.cfg pyproject.toml
 	$(BIN)/python -m tvm_codl.runtime.compile
 	touch $@
 
+# Not in requirements.in: it asks for a protobuf that is too old for the rest.
+MEDIAPIPE := mediapipe==0.10.14
 RAPIDOCR_ONLY := opencv-python pyclipper shapely six
 lock:
 	$(BIN)/pip-compile --quiet --generate-hashes --no-header --no-annotate --strip-extras --no-emit-index-url \
 	    --no-emit-find-links --no-emit-trusted-host $(foreach p,pip $(RAPIDOCR_ONLY),--unsafe-package $(p)) \
 	    -o requirements.lock requirements.in
 	sed -i '/^# WARNING/,$$d' requirements.lock
+	for python in 3.11 3.12; do $(BIN)/pip download -q --no-deps --only-binary :all: --platform manylinux2014_x86_64 \
+	    --python-version $$python -d build/lock '$(MEDIAPIPE)' || exit; done
+	{ printf '%s' '$(MEDIAPIPE) ; python_version < "3.13"'; for wheel in build/lock/mediapipe-*.whl; do \
+	    printf ' \\\n    --hash=sha256:%s' $$(sha256sum < $$wheel | cut -d ' ' -f 1); done; echo; } >> requirements.lock
 
 clean:
 	rm -rf $(VENV) build *.egg-info .ruff_cache .mypy_cache .hypothesis

@@ -11,14 +11,13 @@ from ai_edge_litert import schema_py_generated as schema
 
 from tests.frontend.onnx_models import random
 from tests.frontend.test_load import assert_right, operators, outputs
-from tests.frontend.tflite_models import SAME, VALID, Model
+from tests.frontend.tflite_models import SAME, VALID, Model, needs_mediapipe
 from tvm_codl.errors import UserError
 from tvm_codl.frontend import zoo
 from tvm_codl.frontend.load import load_model
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.frontend.tflite_file import read_tflite, write_tflite
 
-MODULES = zoo.entry("face_detection").path().parents[1]
 RELU = schema.ActivationFunctionType.RELU
 
 
@@ -134,6 +133,7 @@ def test_inputs_keep_their_order_and_unused_ones_stay(tmp_path: Path) -> None:
     assert_right(loaded)
 
 
+@needs_mediapipe
 @pytest.mark.parametrize(
     ("file", "names"),
     [
@@ -146,7 +146,7 @@ def test_inputs_keep_their_order_and_unused_ones_stay(tmp_path: Path) -> None:
 )
 def test_sparse_weights_and_other_custom_operators_are_refused_by_name(file: str, names: tuple[str, ...]) -> None:
     with pytest.raises(UserError, match="not supported") as error:
-        load_model(str(MODULES / f"{file}.tflite"))
+        load_model(str(zoo.entry("face_detection").path().parents[1] / f"{file}.tflite"))
     assert all(name in error.value.what for name in names)
 
 

@@ -12,13 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.frontend.tflite_models import Model
+from tests.frontend.tflite_models import Model, needs_mediapipe
 from tvm_codl.errors import UserError
 from tvm_codl.frontend import zoo
 from tvm_codl.frontend.load import load_model
 from tvm_codl.frontend.tflite_file import IDENTIFIER, is_tflite, read_tflite, write_tflite
-
-FACE = zoo.entry("face_detection").path()
 
 
 def small(path: Path) -> Path:
@@ -52,10 +50,11 @@ def test_the_identifier_counts_where_the_name_says_nothing(tmp_path: Path) -> No
         load_model(str(tmp_path / "missing.tflite"))
 
 
+@needs_mediapipe
 @settings(max_examples=examples(40))
 @given(st.floats(0, 1, exclude_max=True))
 def test_a_file_that_was_cut_off_is_refused(kept: float) -> None:
-    content = FACE.read_bytes()
+    content = zoo.entry("face_detection").path().read_bytes()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "cut.tflite")
         path.write_bytes(content[: int(kept * len(content))])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 from tvm_codl.frontend.tflite_file import write_tflite
+
+needs_mediapipe = pytest.mark.skipif(importlib.util.find_spec("mediapipe") is None, reason="mediapipe is not installed")
 
 SAME, VALID = schema.Padding.SAME, schema.Padding.VALID
 

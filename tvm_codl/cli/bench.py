@@ -27,9 +27,9 @@ def command(
     source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, repeat: int, timeline: Path | None,
     output: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Compare CPU only, GPU only and co-execution of MODEL (an ONNX file or zoo:NAME) in one interleaved run.
+    """Compare CPU only, GPU only and co-execution of MODEL (an ONNX or TFLite file, or zoo:NAME) in one interleaved run.
 
-    The answers of all three are checked against onnxruntime; exits with 4 if one is wrong.
+    The answers of all three are checked against onnxruntime, or LiteRT for TFLite; exits with 4 if one is wrong.
     """
     if given and output is not None:
         raise UsageError("-o is for the plan that is made, and --plan gives one", next="leave out one of them")
@@ -56,6 +56,6 @@ def _print(report: BenchReport) -> None:
     print_table(comparison_table(report.comparison))
     click.echo(f"{report.ratios}, predicted {report.predicted_ms:.2f} ms")
     click.echo(
-        f"error against onnxruntime: {report.max_abs_err:.2e} absolute, {report.max_rel_err:.2e} relative; "
+        f"error against the reference: {report.max_abs_err:.2e} absolute, {report.max_rel_err:.2e} relative; "
         f"copied within a run: {report.copied_bytes} bytes ({report.sharing})"
     )

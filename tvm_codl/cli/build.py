@@ -29,7 +29,7 @@ PHONES = tuple(name for name in NAMES if name != "host")
 def command(
     source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, adaptive: bool, target: str | None, output: Path, as_json: bool,
 ) -> None:  # fmt: skip
-    """Build one shared library that runs MODEL (an ONNX file or zoo:NAME) on both processors of the phone.
+    """Build one shared library that runs MODEL (an ONNX or TFLite file, or zoo:NAME) on both processors of the phone.
 
     With an arm64 --target and no phone named, it is built for any phone of that kind, and needs a --plan.
     """

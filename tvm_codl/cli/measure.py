@@ -40,7 +40,7 @@ def command(
     source: str, shape: Any, phone: PhoneChoice, budget: str, grid: bool, retry_failed: bool, output: Path | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Measure MODEL (an ONNX file or zoo:NAME) on a phone, where a measurement could change the plan.
+    """Measure MODEL (an ONNX or TFLite file, or zoo:NAME) on a phone, where a measurement could change the plan.
 
     Measurements are kept as they come.  After an interruption the same command goes on from there: what is on record costs
     nothing.  The plan is the predicted best; `tvm-codl plan` also runs it against each processor alone.

@@ -46,7 +46,7 @@ def command(
     source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, explained: bool, changes: tuple[str, ...], objective: str, power: Path | None, settings: str,
     output: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Measure a phone and plan where each operator of MODEL (an ONNX file or zoo:NAME) runs.
+    """Measure a phone and plan where each operator of MODEL (an ONNX or TFLite file, or zoo:NAME) runs.
 
     The plan is JSON that can be edited by hand; it goes to stdout unless -o names a file or --explain asks for a table.
 

@@ -39,7 +39,7 @@ def diff(
 ) -> None:  # fmt: skip
     """Show operator by operator where two plans differ, with the times that they state.
 
-    With MODEL (an ONNX file or zoo:NAME) both are checked, and predicted anew by what was kept of A's phone; cpu-only and
+    With MODEL (an ONNX or TFLite file, or zoo:NAME) both are checked, and predicted anew by what was kept of A's phone; cpu-only and
     gpu-only are plans too then.
     """
     from tvm_codl.plan.explain.difference import compare, difference_text
@@ -72,7 +72,7 @@ def diff(
 @records_option
 @json_option
 def verify(source: str, shape: Any, plan: Path, records: Path, as_json: bool) -> None:
-    """Check that PLAN is legal for MODEL (an ONNX file or zoo:NAME).
+    """Check that PLAN is legal for MODEL (an ONNX or TFLite file, or zoo:NAME).
 
     Its settings are checked by the profile of its phone, as the records have it; by any phone's where they have none.
 

@@ -35,7 +35,7 @@ from tvm_codl.cli.output import print_json, print_table, talk
 def command(
     sources: tuple[str, ...], shape: Any, phone: PhoneChoice, top: int, budget: float, repeat: int, as_json: bool,
 ) -> None:  # fmt: skip
-    """Rank models (ONNX files or zoo:NAME) by latency: predict all from the records, then measure the best few.
+    """Rank models (ONNX or TFLite files, or zoo:NAME) by latency: predict all from the records, then measure the best few.
 
     Predicting measures nothing, unless the records know next to nothing of this phone: then some whole operators are
     measured first.  --top 0 predicts only.

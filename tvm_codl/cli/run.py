@@ -52,7 +52,7 @@ def command(
     source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, inputs: Path | None, fill_mode: str, outputs: Path | None, repeat: int, number: int, timeline: Path | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Run a library (.so) or a MODEL (an ONNX file or zoo:NAME) on a phone and print what came out."""
+    """Run a library (.so) or a MODEL (an ONNX or TFLite file, or zoo:NAME) on a phone and print what came out."""
     library = Path(source) if source.endswith(".so") else None
     if library:
         _check_usage(source)

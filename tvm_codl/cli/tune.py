@@ -46,7 +46,7 @@ def command(
     source: str, shape: Any, phone: PhoneChoice, processor: str, trials: int, early_stopping: int, tuner: str, minutes: float,
     given: str, retry_failed: bool, output: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Tune the kernels of MODEL (an ONNX file or zoo:NAME) on a phone, with AutoTVM.
+    """Tune the kernels of MODEL (an ONNX or TFLite file, or zoo:NAME) on a phone, with AutoTVM.
 
     The best configuration of each kernel goes to FILE.log, for --tuning-records of the other commands, and every trial to
     FILE.trials.log and the record store.  After an interruption the same command goes on from there.
