@@ -39,7 +39,10 @@ def expand_functions(proto: onnx.ModelProto, types: Mapping[str, onnx.TypeProto]
             nodes.append(node)
         else:
             replaced = True
-            nodes.extend(_inlined(node, body, f"{node.output[0]}.{node.op_type}{index}"))
+            made = _inlined(node, body, f"{node.output[0]}.{node.op_type}{index}")
+            if node.op_type == "Attention" and len(types[node.input[0]].tensor_type.shape.dim) == 4:
+                _keep_axes(made)
+            nodes.extend(made)
     if replaced:
         del proto.graph.node[:]
         proto.graph.node.extend(nodes)
@@ -71,6 +74,13 @@ def _inlined(call: onnx.NodeProto, body: onnx.FunctionProto, prefix: str) -> lis
     values |= {a.name: a for a in body.attribute_proto}
     values |= {a.name: a for a in call.attribute}
     return [_renamed(node, names, values, f"{prefix}.{i}", prefix) for i, node in enumerate(body.node)]
+
+
+def _keep_axes(nodes: list[onnx.NodeProto]) -> None:
+    """ONNX's definition of Attention squeezes its result, which also takes away a batch of one."""
+    for node in nodes:
+        if node.op_type == "Squeeze" and len(node.input) == 1:
+            node.op_type = "Identity"
 
 
 def _renamed(
