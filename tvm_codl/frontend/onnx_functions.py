@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import onnx
 from onnx import helper
@@ -53,7 +54,7 @@ def _function(node: onnx.NodeProto, opset: int, types: Mapping[str, onnx.TypePro
     """The newest definition of an operator that the operator set can express; None without one."""
     if not onnx.defs.has(node.op_type):
         return None
-    schema = onnx.defs.get_schema(node.op_type, opset)
+    schema: Any = onnx.defs.get_schema(node.op_type, opset)  # the stubs lack what follows
     versions = [v for v in schema.function_opset_versions if v <= opset]
     if versions:
         return onnx.FunctionProto.FromString(schema.get_function_with_opset_version(max(versions)))

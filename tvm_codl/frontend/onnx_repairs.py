@@ -99,8 +99,17 @@ def _cast_like(node: onnx.NodeProto, types: Types) -> list[onnx.NodeProto]:
     return _cast(helper.make_node("Cast", node.input[:1], node.output, node.name, to=to), types) if to else [node]
 
 
+def _grid_sample(node: onnx.NodeProto, types: Types) -> list[onnx.NodeProto]:
+    """TVM knows the names of operator set 16 only."""
+    for attribute in node.attribute:
+        if attribute.name == "mode":
+            attribute.s = {b"linear": b"bilinear", b"cubic": b"bicubic"}.get(attribute.s, attribute.s)
+    return [node]
+
+
 _REPAIRS: dict[str, Callable[[onnx.NodeProto, Types], list[onnx.NodeProto]]] = {
     "Cast": _cast,
     "CastLike": _cast_like,
+    "GridSample": _grid_sample,
     "Trilu": _trilu,
 }

@@ -12,8 +12,8 @@ from tvm_codl.errors import UserError
 from tvm_codl.frontend.onnx_functions import known_operators, opset_of
 from tvm_codl.frontend.onnx_repairs import Types, attributes_of, shape_of
 
-#: The element types of tensors that both processors compute with.
-TYPES = ("FLOAT", "FLOAT16", "DOUBLE", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "BOOL")
+#: The element types of tensors that the co-executor takes.
+TYPES = ("FLOAT", "FLOAT16", "DOUBLE", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT32", "BOOL")
 _NUMBERS = frozenset(TensorProto.DataType.Value(name) for name in TYPES)
 _RANDOM = (
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
