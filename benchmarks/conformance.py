@@ -1,4 +1,5 @@
-"""ONNX's own tests, loaded, split, built and run: ``python benchmarks/conformance.py [--json] [--only WORDS] [--results FILE]``.
+"""ONNX's own tests, loaded, split, built and run: ``python benchmarks/conformance.py [--json] [--only WORDS] [--results
+FILE]``.
 
 Prints how many are right, refused (by reason), wrong, or end in a traceback, and the cases of each.  Cases run in
 processes of their own: one that crashes or hangs counts as a traceback.  With ``--results`` each outcome is kept as a line of
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import signal
 import sys
 import time
@@ -151,6 +153,7 @@ def _table(what: str, rows: Sequence[tuple[str, object]]) -> Table:
     show_default=True,
     help="Where operators run; load: what is right then has not run.",
 )
+@click.option("--shuffle", type=int, metavar="SEED", help="In another order: an unfinished run is then a sample.")
 @click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Cases at a time.")
 @click.option("--seconds", type=float, default=120.0, show_default=True, help="For one case.")
 @click.option(
@@ -162,6 +165,7 @@ def main(
     kinds: tuple[str, ...],
     limit: int | None,
     on: str,
+    shuffle: int | None,
     jobs: int,
     seconds: float,
     results: Path | None,
@@ -173,6 +177,8 @@ def main(
         os.environ.update(opencl.environment())
         os.environ.setdefault("CODL_GPU_CORES", str(max(os.sched_getaffinity(0))))
     todo = [case for case in chosen if case.name not in done]
+    if shuffle is not None:
+        random.Random(shuffle).shuffle(todo)
     for number, outcome in enumerate(run_all(todo, jobs, seconds, on), 1):
         done[outcome.name] = outcome
         if results is not None:

@@ -80,12 +80,14 @@ def example(case: Case) -> Example:
         return Example(model, inputs, [numpy_helper.to_array(onnx.load_tensor(path)) for path in paths])
     model = onnx.load(case.folder / "model.onnx")
     data = case.folder / "test_data_set_0"
-    inputs = {v.name: _read(data / f"input_{i}.pb", v.type) for i, v in enumerate(model.graph.input)}
+    known = {tensor.name for tensor in model.graph.initializer}
+    taken = [value for value in model.graph.input if value.name not in known]
+    inputs = {v.name: _read(data / f"input_{i}.pb", v.type) for i, v in enumerate(taken)}
     outputs = [_read(data / f"output_{i}.pb", v.type) for i, v in enumerate(model.graph.output)]
     for name in parameters(_signature(case, model)):
         if name in inputs:
             _bind(model, data / f"input_{list(inputs).index(name)}.pb", name)
-    return Example(model, {v.name: inputs[v.name] for v in model.graph.input}, outputs)
+    return Example(model, {v.name: inputs[v.name] for v in model.graph.input if v.name not in known}, outputs)
 
 
 def parameters(model: onnx.ModelProto) -> set[str]:

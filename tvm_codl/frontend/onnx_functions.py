@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import onnx
 from onnx import helper
@@ -39,7 +40,10 @@ def expand_functions(proto: onnx.ModelProto, types: Mapping[str, onnx.TypeProto]
             nodes.append(node)
         else:
             replaced = True
-            nodes.extend(_inlined(node, body, f"{node.output[0]}.{node.op_type}{index}"))
+            made = _inlined(node, body, f"{node.output[0]}.{node.op_type}{index}")
+            if node.op_type == "Attention" and len(types[node.input[0]].tensor_type.shape.dim) == 4:
+                _keep_axes(made)
+            nodes.extend(made)
     if replaced:
         del proto.graph.node[:]
         proto.graph.node.extend(nodes)
@@ -50,7 +54,7 @@ def _function(node: onnx.NodeProto, opset: int, types: Mapping[str, onnx.TypePro
     """The newest definition of an operator that the operator set can express; None without one."""
     if not onnx.defs.has(node.op_type):
         return None
-    schema = onnx.defs.get_schema(node.op_type, opset)
+    schema: Any = onnx.defs.get_schema(node.op_type, opset)  # the stubs lack what follows
     versions = [v for v in schema.function_opset_versions if v <= opset]
     if versions:
         return onnx.FunctionProto.FromString(schema.get_function_with_opset_version(max(versions)))
@@ -71,6 +75,13 @@ def _inlined(call: onnx.NodeProto, body: onnx.FunctionProto, prefix: str) -> lis
     values |= {a.name: a for a in body.attribute_proto}
     values |= {a.name: a for a in call.attribute}
     return [_renamed(node, names, values, f"{prefix}.{i}", prefix) for i, node in enumerate(body.node)]
+
+
+def _keep_axes(nodes: list[onnx.NodeProto]) -> None:
+    """ONNX's definition of Attention squeezes its result, which also takes away a batch of one."""
+    for node in nodes:
+        if node.op_type == "Squeeze" and len(node.input) == 1:
+            node.op_type = "Identity"
 
 
 def _renamed(

@@ -42,6 +42,11 @@ def shape_of(name: str, types: Types) -> Shape | None:
     return tuple(dim.dim_value for dim in tensor.shape.dim)
 
 
+def element_type(name: str, types: Types) -> int:
+    """0 where it is not known."""
+    return types[name].tensor_type.elem_type if name in types else 0
+
+
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
     return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
 
@@ -80,7 +85,7 @@ def _trilu(node: onnx.NodeProto, types: Types) -> list[onnx.NodeProto]:
 
 def _cast(node: onnx.NodeProto, types: Types) -> list[onnx.NodeProto]:
     """From float64 to float16 by way of float32: LLVM's own conversion is not in the libraries that it links to."""
-    source = types[node.input[0]].tensor_type.elem_type if node.input[0] in types else 0
+    source = element_type(node.input[0], types)
     if source != TensorProto.DOUBLE or attributes_of(node).get("to") != TensorProto.FLOAT16:
         return [node]
     between = f"{node.output[0]}.float32"
@@ -89,7 +94,22 @@ def _cast(node: onnx.NodeProto, types: Types) -> list[onnx.NodeProto]:
     return [first, node]
 
 
+def _cast_like(node: onnx.NodeProto, types: Types) -> list[onnx.NodeProto]:
+    to = element_type(node.input[1], types)
+    return _cast(helper.make_node("Cast", node.input[:1], node.output, node.name, to=to), types) if to else [node]
+
+
+def _grid_sample(node: onnx.NodeProto, types: Types) -> list[onnx.NodeProto]:
+    """TVM knows the names of operator set 16 only."""
+    for attribute in node.attribute:
+        if attribute.name == "mode":
+            attribute.s = {b"linear": b"bilinear", b"cubic": b"bicubic"}.get(attribute.s, attribute.s)
+    return [node]
+
+
 _REPAIRS: dict[str, Callable[[onnx.NodeProto, Types], list[onnx.NodeProto]]] = {
     "Cast": _cast,
+    "CastLike": _cast_like,
+    "GridSample": _grid_sample,
     "Trilu": _trilu,
 }
