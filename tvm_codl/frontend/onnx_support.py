@@ -105,4 +105,5 @@ REFUSALS: dict[str, Refusal] = {
     "MaxPool": _ceil_mode,
     "QLinearMatMul": lambda node, types: "TVM rounds otherwise than ONNX says",
     "RoiAlign": _roi_align,
+    "SequenceErase": lambda node, types: "TVM erases another tensor than ONNX says",
 }
