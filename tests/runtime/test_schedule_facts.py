@@ -26,7 +26,9 @@ pytestmark = pytest.mark.usefixtures("opencl")
 
 
 @pytest.mark.parametrize("records", [True, False], ids=["shipped records", "no records"])
-@pytest.mark.parametrize(("processor", "kind"), [("cpu", "played"), ("gpu", "played"), ("gpu", "valhall")])
+@pytest.mark.parametrize(
+    ("processor", "kind"), [("cpu", "played"), ("gpu", "played"), ("gpu", "valhall"), ("gpu", "adreno")]
+)
 def test_pieces_run_with_the_tiles_that_were_predicted(
     processor: Processor, kind: Kind, records: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

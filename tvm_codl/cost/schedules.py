@@ -126,7 +126,8 @@ class Scheduler:
         parts = _rows(table["batch"], table["in_w"], table["in_c"], packed, *_window(table))
         families = [conv2d_family(*part) for part in parts]
         filled = -(-channels // lanes) * lanes
-        problem = register_tiles.Problem(rows, columns, filled, depth, channels_in, lanes, self.gpu)
+        shared = register_tiles.shared_taps(self.gpu, table["kernel_w"], table["stride_w"], table["dilation_w"])
+        problem = register_tiles.Problem(rows, columns, filled, depth, channels_in, lanes, self.gpu, shared)
         tiled = self._tiled(problem, families, rows, channels, _exact(table))
         return {**tiled, "task": CONVOLUTION, "extra": extra, "packs": packs}
 

@@ -8,10 +8,19 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tvm_codl.kernels.gpu import KINDS, PHONES, Kind, usual
-from tvm_codl.kernels.schedules.phone_conv2d import SHARED, SHARING_COLUMNS
 from tvm_codl.kernels.tiles import strips
 from tvm_codl.kernels.tiles.groups import USUAL, group_of
-from tvm_codl.kernels.tiles.register_tiles import KNOBS, Problem, Tiles, candidates, choose, cycles, fit
+from tvm_codl.kernels.tiles.register_tiles import (
+    KNOBS,
+    SHARED,
+    Problem,
+    Tiles,
+    candidates,
+    choose,
+    cycles,
+    fit,
+    shared_taps,
+)
 from tvm_codl.kernels.tiles.vectors import PACK_POSITIONS, largest_divisor, missing_conv2d, packing
 from tvm_codl.kernels.tiles.window import padded, reach, whole_tiles
 
@@ -140,5 +149,7 @@ def test_adrenos_tiles_keep_its_waves_and_share_inputs_where_they_can() -> None:
     for columns in (7, 14, 28, 56, 112, 224):
         tiles = choose(Problem(columns, columns, 512, 4608, 512, 4, usual("adreno")))
         assert tiles.columns * tiles.blocks <= 5
-    inputs = SHARING_COLUMNS + SHARED - 1
-    assert (inputs + 4 * SHARED) / (SHARING_COLUMNS * SHARED * 16) * 128 <= 13
+        window = Problem(columns, columns, 512, 4608, 512, 4, usual("adreno"), shared_taps(usual("adreno"), 3, 1, 1))
+        tiles = choose(window)
+        inputs = tiles.columns + SHARED - 1
+        assert (inputs + 4 * SHARED) / (tiles.columns * SHARED * 16) * 128 <= 13

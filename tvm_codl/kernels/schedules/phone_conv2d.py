@@ -20,10 +20,7 @@ from tvm_codl.kernels.schedules.phone_kernel import LANES, packed, schedule_tile
 from tvm_codl.kernels.schedules.window import TAG, padded
 from tvm_codl.kernels.target import gpu_of
 from tvm_codl.kernels.tiles import window
-from tvm_codl.kernels.tiles.register_tiles import Problem, Tiles
-
-#: On Adreno the taps of a window's row share inputs in registers, where a tile has so many columns at most.
-SHARED, SHARING_COLUMNS = 3, 4
+from tvm_codl.kernels.tiles.register_tiles import Problem, shared_taps
 
 
 def conv2d(
@@ -41,9 +38,9 @@ def conv2d(
     (sh, sw), (dh, dw) = strides, dilation
     sizes = WindowSizes.of((h, w), (kh, kw), strides, padding, dilation)
     rows, columns = sizes.rows, sizes.columns
-    tiles = define_tiles(cfg, _problem(rows, columns, channels, kh * kw, channels_in))
-    sharing = kw == SHARED and sw == dw == tiles.blocks == 1 and gpu_of(tvm.target.Target.current()).kind == "adreno"
-    tiles = _narrow(tiles, sharing)
+    shared = int(shared_taps(gpu_of(tvm.target.Target.current()), kw, sw, dw))
+    tiles = define_tiles(cfg, _problem(rows, columns, channels, kh * kw, channels_in, shared))
+    sharing = shared > 1
     whole = window.whole_tiles(columns, tiles.columns)
     extra = -channels_in % LANES
     source = padded(data, sizes.top, sizes.left, window.reach(rows, sh, kh, dh), window.reach(whole, sw, kw, dw), extra)
@@ -77,19 +74,15 @@ def schedule(cfg: autotvm.ConfigEntity, s: te.Schedule, out: te.Tensor, conv: te
     (acc,) = conv.op.input_tensors
     _, rows, columns, channels = get_const_tuple(conv.shape)
     kh, taps, steps, _ = (int(axis.dom.extent) for axis in acc.op.reduce_axis)
-    problem = _problem(rows, columns, channels, kh * taps, steps * LANES)
     sharing = bool(acc.op.attrs["sharing"])
-    schedule_tile(s, out, acc, _narrow(tiles_of(cfg, problem), sharing), sharing)
+    problem = _problem(rows, columns, channels, kh * taps, steps * LANES, taps if sharing else 1)
+    schedule_tile(s, out, acc, tiles_of(cfg, problem), sharing)
 
 
-def _narrow(tiles: Tiles, sharing: bool) -> Tiles:
-    return msgspec.structs.replace(tiles, columns=min(tiles.columns, SHARING_COLUMNS)) if sharing else tiles
-
-
-def _problem(rows: int, columns: int, channels: int, taps: int, channels_in: int) -> Problem:
+def _problem(rows: int, columns: int, channels: int, taps: int, channels_in: int, shared: int) -> Problem:
     whole = -(-channels // LANES) * LANES
     deep = -(-channels_in // LANES) * LANES
-    return problem_on(rows, columns, whole, taps * deep, deep, LANES)
+    return msgspec.structs.replace(problem_on(rows, columns, whole, taps * deep, deep, LANES), shared=shared)
 
 
 def _weights(kernel: te.Tensor, extra: int) -> Any:

@@ -32,13 +32,18 @@ PHONE_COLUMNS, PHONE_BLOCKS = 16, 4  # of a tile, at most
 SHORT, AHEAD = 36, 3  # the longest reduction that is unrolled whole, and vectors of inputs in registers there
 LOAD = 4  # cycles of a vector's load, in which as many vectors are multiplied and added
 STARTED = 4  # warps of a core that hide each other's loads
+SHARED, SHARING_COLUMNS = (
+    3,
+    4,
+)  # taps of a window's row that share inputs in registers, and columns of such a tile at most
 
 
 class Problem(msgspec.Struct, frozen=True):
     """Convolutions or products as the tiles see them: ``rows`` × ``columns`` results of ``channels`` values each.
 
     ``depth`` is the length of the reduction, ``channels_in`` its innermost part; ``lanes`` divides ``channels``.  ``gpu``
-    runs them; a CPU is one that plays a GPU.  Sizes are integers or arrays of one shape.
+    runs them; a CPU is one that plays a GPU.  ``shared``: the taps that share a tile's inputs (:func:`shared_taps`).  Sizes
+    are integers or arrays of one shape.
     """
 
     rows: Size
@@ -48,6 +53,7 @@ class Problem(msgspec.Struct, frozen=True):
     channels_in: Size
     lanes: Size
     gpu: Gpu = Gpu()
+    shared: Size = 1
 
     @property
     def threads(self) -> int:
@@ -73,6 +79,11 @@ class Problem(msgspec.Struct, frozen=True):
             return STEP * (columns * blocks + STEP * blocks + inputs) <= self.gpu.registers
         return (columns + 1) * blocks + 1 <= max(self.registers, 3)
 
+    def fits(self, columns: Size, blocks: Size) -> Any:
+        """Whether a tile divides the channels and is no wider than the results, and than what shares its inputs."""
+        widest = np.where(np.asarray(self.shared) > 1, np.minimum(self.columns, SHARING_COLUMNS), self.columns)
+        return (self.blocks % blocks == 0) & (columns <= widest)
+
 
 class Tiles(msgspec.Struct, frozen=True):
     """``columns``, ``blocks``: the register tile.  ``unroll``: steps of the reduction written out.  ``rows``: rows of results
@@ -88,6 +99,12 @@ class Tiles(msgspec.Struct, frozen=True):
 
 
 KNOBS = Tiles.__struct_fields__
+
+
+def shared_taps(gpu: Gpu, kernel: Size, stride: Size, dilation: Size) -> Any:
+    """How many taps of a row share inputs in registers: Adreno has no cache that would make reading them again cheap."""
+    sharing = (kernel == SHARED) & (stride == 1) & (dilation == 1) & (gpu.kind == "adreno")
+    return np.where(sharing, SHARED, 1)
 
 
 def step_cycles(columns: Size, blocks: Size, depth: Size, lanes: Size) -> Any:
@@ -110,7 +127,8 @@ def cycles(problem: Problem, columns: Size, blocks: Size) -> Any:
 def _phone_cycles(problem: Problem, columns: Size, blocks: Size) -> Any:
     """The same on a phone's GPU, which too few work-items do not fill."""
     items = -(-problem.columns // columns) * (problem.blocks // blocks) * problem.rows
-    step = np.maximum(STEP * columns * blocks, LOAD * (columns + STEP * blocks)) + LOAD
+    inputs = (columns + problem.shared - 1) / problem.shared
+    step = np.maximum(STEP * columns * blocks, LOAD * (inputs + STEP * blocks)) + LOAD
     tail = np.where(problem.columns % columns, 1.1, 1.0)  # a copy of the input
     return np.maximum(items, STARTED * problem.gpu.units * problem.gpu.warp) * step * tail
 
@@ -136,9 +154,10 @@ def _tiles(gpu: Gpu) -> tuple[Integers, Integers]:
 def _costs(problem: Problem) -> tuple[Any, Integers, Integers]:
     """Cycles of shape (problems, tiles), infinite where a tile is illegal, and the tiles."""
     columns, blocks = _tiles(problem.gpu)
-    each = {n: np.atleast_1d(getattr(problem, n))[:, None] for n in ("rows", "columns", "channels", "depth", "lanes")}
+    names = ("rows", "columns", "channels", "depth", "lanes", "shared")
+    each = {n: np.atleast_1d(getattr(problem, n))[:, None] for n in names}
     many = Problem(**each, channels_in=1, gpu=problem.gpu)
-    legal = (many.blocks % blocks == 0) & (columns <= many.columns)
+    legal = many.fits(columns, blocks)
     if problem.on_phone:
         # A compiler unrolls so short a reduction, such as a 3 x 3 window of a picture, and loads inputs ahead.
         legal &= (many.depth > SHORT) | problem.holds(columns, blocks, AHEAD)
@@ -150,13 +169,13 @@ def _best(problem: Problem, where: Booleans) -> tuple[Integers, Integers]:
     rows = problem.rows if problem.on_phone else np.ones_like(problem.columns)
     asked = [
         np.broadcast_to(a, np.shape(where)).ravel()[np.ravel(where)]
-        for a in (rows, problem.columns, problem.channels, problem.depth, problem.lanes)
+        for a in (rows, problem.columns, problem.channels, problem.depth, problem.lanes, problem.shared)
     ]
     result = np.ones((2, *np.shape(where)), dtype=np.int64)
     if asked[0].size:
         distinct, place = np.unique(np.stack(asked), axis=1, return_inverse=True)
-        rows, columns, channels, depth, lanes = distinct
-        costs, *tiles = _costs(Problem(rows, columns, channels, depth, 1, lanes, problem.gpu))
+        rows, columns, channels, depth, lanes, shared = distinct
+        costs, *tiles = _costs(Problem(rows, columns, channels, depth, 1, lanes, problem.gpu, shared))
         result[:, where] = np.stack(tiles)[:, np.argmin(costs, axis=1)[place.ravel()]]
     return result[0], result[1]
 
@@ -172,7 +191,7 @@ def fit(tuned: Tiles, problem: Problem, is_tuned: Any = np.True_) -> Tiles:
 
     A register tile that does not fit keeps too few results in flight, so an estimated one takes its place.
     """
-    fits = is_tuned & (problem.blocks % np.maximum(tuned.blocks, 1) == 0) & (tuned.columns <= problem.columns)
+    fits = is_tuned & problem.fits(tuned.columns, np.maximum(tuned.blocks, 1))
     columns, blocks = _best(problem, ~fits)
     columns, blocks = np.where(fits, tuned.columns, columns), np.where(fits, tuned.blocks, blocks)
     if problem.on_phone:
