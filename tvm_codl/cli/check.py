@@ -28,11 +28,12 @@ def command(source: str, shape: Any, inputs: Path | None, rows: int, as_json: bo
     from tvm_codl.cli.run import read_inputs
     from tvm_codl.frontend.load import load_model
     from tvm_codl.measure.answers import TOLERANCE
-    from tvm_codl.measure.checked_import import check_import, is_onnx, node_errors
+    from tvm_codl.measure.checked_import import check_import
+    from tvm_codl.measure.node_errors import node_errors
 
     model = load_model(source, dict(shape))
     values = read_inputs(inputs) if inputs else model.sample_inputs()
-    nodes = node_errors(model, values) if is_onnx(model) else []
+    nodes = node_errors(model, values)
     worst = sorted(nodes, key=lambda node: -node.max_rel_err)
     if as_json:
         print_json(worst)

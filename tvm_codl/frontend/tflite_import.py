@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +38,19 @@ Inputs = tuple[tuple[str, Shape, str], ...]
 Convert = Callable[[Any], relay.Expr]
 
 
-def import_tflite(path: Path, given: Mapping[str, Shape]) -> tuple[tvm.IRModule, Inputs, tuple[str, ...]]:
+def import_tflite(
+    path: Path, given: Mapping[str, Shape], outputs: Sequence[int] | None = None
+) -> tuple[tvm.IRModule, Inputs, tuple[str, ...]]:
     """The simplified network at static shapes, its inputs (name, shape, type) and its outputs' names.
 
-    Float16 weights become float32.  Raises :class:`UserError` as :func:`read_tflite` and :func:`fix_shapes` do, and with
-    their names for operators that are sparse, quantised, or that the importer does not know or computes otherwise.
+    ``outputs`` are tensors by number, in place of the file's own outputs.  Float16 weights become float32.  Raises
+    :class:`UserError` as :func:`read_tflite` and :func:`fix_shapes` do, and with their names for operators that are sparse, quantised, or that the importer does not know or computes otherwise.
     """
     model = without_custom(read_tflite(path))
     graph = model.subgraphs[0]
-    inputs, outputs = ([graph.tensors[index] for index in ends] for ends in (graph.inputs, graph.outputs))
+    if outputs is not None:
+        graph.outputs = list(outputs)
+    inputs = [graph.tensors[index] for index in graph.inputs]
     declared = {tensor_name(tensor): _dimensions(tensor) for tensor in inputs}
     if len(declared) < len(inputs) or "" in declared:
         raise UserError(
@@ -62,7 +66,7 @@ def import_tflite(path: Path, given: Mapping[str, Shape]) -> tuple[tvm.IRModule,
             graph.tensors[index].shape = list(shape)
     named = tuple((tensor_name(tensor), shape_of(tensor), dtype_of(tensor)) for tensor in inputs)
     try:
-        return simplify(_relay(model)), named, tuple(tensor_name(tensor) for tensor in outputs)
+        return simplify(_relay(model)), named, tuple(tensor_name(graph.tensors[i]) for i in graph.outputs)
     except CodlError:
         raise
     except Exception as error:  # importer and passes raise assertions, key errors, value errors
