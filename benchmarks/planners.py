@@ -2,7 +2,8 @@
 
 For each network, from one interleaved run on the phone: CPU only (all its threads), GPU only, and the plans of five
 planners over the same measured costs: each operator whole on its faster processor (layer-wise), one ratio of channels for
-all (muLayer), CoDL's, greedy chains that also know what sharing costs, and ours with its second look.  Every answer is compared with onnxruntime's.
+all (muLayer), CoDL's, greedy chains that also know what sharing costs, and ours with its second look.  Every answer is compared
+with the reference's.
 
 ``--out`` keeps one JSON file a network, and the plans: a run that was interrupted goes on with the networks that are not
 there.  ``--table FOLDER`` prints the table of RESULTS.md from such files and measures nothing.

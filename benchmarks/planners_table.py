@@ -29,7 +29,7 @@ class Variant(msgspec.Struct, frozen=True, omit_defaults=True):
     """One planner's plan of a network.
 
     ``ms`` from the interleaved run, ``predicted_ms`` from before it; ``splits`` counts the operators that both processors
-    share; ``max_rel_err`` is against onnxruntime; ``memory_bytes`` the most that a run holds, 0 where it is not known.
+    share; ``max_rel_err`` is against the reference; ``memory_bytes`` the most that a run holds, 0 where it is not known.
     ``same_as`` names the variant whose library, and so whose times, these are.
     """
 

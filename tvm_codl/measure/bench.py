@@ -42,7 +42,7 @@ TIMELINES = 5
 
 
 class BenchReport(msgspec.Struct, frozen=True):
-    """DESIGN's fields of ``bench --json``.  Times in ms; errors against onnxruntime over all outputs and all three ways
+    """DESIGN's fields of ``bench --json``.  Times in ms; errors against the reference over all outputs and all three ways
     to run; ``copied_bytes`` inside one run; ``timeline`` holds one run's events.
 
     A processor that does not run every operator has no times; where neither does, there is no ``best_single`` and no
@@ -138,7 +138,7 @@ def bench(
     repeat: int = 30,
     budget_s: float = 120.0,
 ) -> BenchReport:
-    """Builds what is missing, runs everything in turn ``repeat`` times, and compares the answers with onnxruntime.
+    """Builds what is missing, runs everything in turn ``repeat`` times, and compares the answers with the reference's.
 
     Without ``plan``, makes one first and writes it to ``plan_path``, by default to a file in the cache folder.  Leaves
     out a processor that does not run every operator.  Raises :class:`CheckFailed` where an answer is off by more than
