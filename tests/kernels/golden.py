@@ -104,13 +104,13 @@ def digests(names: Iterable[str] = BODIES, on: Iterable[str] = ()) -> dict[str, 
             for name in names:
                 if not name.startswith(ONLY.get(place, "")):
                     continue
-                code = _code(BODIES[name], target, shipped)
+                code = source_of(BODIES[name], target, shipped)
                 records = "shipped records" if shipped else "estimates"
                 found[f"{name}, {place}, {records}"] = hashlib.sha256(code.encode()).hexdigest()[:16]
     return found
 
 
-def _code(body: relay.Expr, target: tvm.target.Target, shipped: bool) -> str:
+def source_of(body: relay.Expr, target: tvm.target.Target, shipped: bool) -> str:
     """OpenCL C for a GPU; the lowered loops for a CPU, as LLVM gets them."""
     module: Any = relay.transform.InferType()(tvm.IRModule.from_expr(body))
     with (

@@ -16,7 +16,7 @@ from tvm_codl.kernels.schedules import conv2d as conv
 from tvm_codl.kernels.schedules import dense as products
 from tvm_codl.kernels.schedules import depthwise, exponential, local, local_products
 from tvm_codl.kernels.schedules.elementwise import schedule_stages
-from tvm_codl.kernels.target import CPU_KEY, GPU_KEY, KEY, has_local_memory, is_gpu
+from tvm_codl.kernels.target import CPU_KEY, GPU_KEY, KEY, has_local_memory, is_gpu, is_phone
 
 _WINDOWED = frozenset(
     f"nn.{kind}{dims}d"
@@ -50,6 +50,11 @@ def _implement(compute: Any, schedule: Any, name: str) -> relay.op.OpStrategy:
 
 def _is_float(*tensors: Any) -> bool:
     return all(t.dtype == "float32" for t in tensors)
+
+
+def _multiplies(target: tvm.target.Target, *tensors: Any) -> bool:
+    """Whether our convolutions and products take these operands: float32, on a phone's GPU float16 too."""
+    return _is_float(*tensors) or (is_phone(target) and all(t.dtype == "float16" for t in tensors))
 
 
 def _global_pool(mean: bool) -> Any:
@@ -142,7 +147,7 @@ def _conv2d(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -
     data, kernel = inputs
     layout, kernel_layout, groups = attrs.data_layout, attrs.kernel_layout, int(attrs.groups)
     wrap, schedule = stock.generic.wrap_compute_conv2d, stock.generic.wrap_topi_schedule
-    if _is_float(data, kernel) and layout == "NHWC":
+    if _multiplies(target, data, kernel) and layout == "NHWC":
         channels = int(out_type.shape[3])
         if groups == 1 and kernel_layout == "HWIO" and has_local_memory(target):
             return _implement(wrap(local_products.conv2d), schedule(local.schedule_conv2d), "conv2d_local.codl")
@@ -166,7 +171,7 @@ def _register_product(name: str, ours: _Kernel, with_local_memory: _Kernel, *ope
     """Ours for float32; TVM's own strategy ``name`` for other types."""
 
     def strategy(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
-        if not _is_float(*inputs):
+        if not _multiplies(target, *inputs):
             return _fallback(f"{name}_strategy", is_gpu(target))(attrs, inputs, out_type, target)
         local_memory = has_local_memory(target)
         compute, schedule = with_local_memory if local_memory else ours

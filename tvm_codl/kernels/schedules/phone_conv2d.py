@@ -16,7 +16,7 @@ from tvm.topi.utils import get_const_tuple
 from tvm_codl.kernels.schedules.image import fits_image
 from tvm_codl.kernels.schedules.kernel import define_tiles, problem_on, tiles_of
 from tvm_codl.kernels.schedules.operands import WindowSizes, below, or_zero
-from tvm_codl.kernels.schedules.phone_kernel import LANES, packed, schedule_tile
+from tvm_codl.kernels.schedules.phone_kernel import LANES, packed, schedule_tile, step_of, sums
 from tvm_codl.kernels.schedules.window import TAG, padded
 from tvm_codl.kernels.target import gpu_of
 from tvm_codl.kernels.tiles import window
@@ -47,20 +47,20 @@ def conv2d(
     weights = _weights(kernel, extra)
     # Neighbouring taps of an undilated window are neighbours in memory: one loop goes over them and their channels, unless
     # they share inputs.
-    steps = (channels_in + extra) // LANES
+    size = step_of(data.dtype, channels_in + extra)
+    steps = (channels_in + extra) // size
     taps, together = (kw, 1) if dw > 1 or sharing else (1, kw)
-    ry, rx = te.reduce_axis((0, kh), "ry"), te.reduce_axis((0, taps), "rx")
-    rc, step = te.reduce_axis((0, together * steps), "rc"), te.reduce_axis((0, LANES), "step")
+    extents = {"ry": kh, "rx": taps, "rc": together * steps}
 
-    def product(b: Any, y: Any, x: Any, block: Any, lane: Any) -> Any:
+    def operands(at: Any, ry: Any, rx: Any, rc: Any, step: Any) -> tuple[Any, Any]:
+        b, y, x, block, lane = at
         tap, c = (rx, rc) if sharing else (rx + rc // steps, rc % steps)
-        c = c * LANES + step
-        value = source[b, y * sh + ry * dh, x * sw + tap * dw, c].astype(out_dtype)
-        return te.sum(value * weights(ry, tap, c, block, lane).astype(out_dtype), axis=[ry, rx, rc, step])
+        c = c * size + step
+        return source[b, y * sh + ry * dh, x * sw + tap * dw, c], weights(ry, tap, c, block, lane)
 
-    acc = te.compute(
-        (n, rows, whole, -(-channels // LANES), LANES), product, name="acc", attrs={"sharing": int(sharing)}
-    )
+    shape = (n, rows, whole, -(-channels // LANES), LANES)
+    reduced = [te.reduce_axis((0, extent), name) for name, extent in extents.items()]
+    acc = sums(shape, reduced, size, operands, out_dtype, {"sharing": int(sharing), "step": size})
     cfg.add_flop(2 * n * rows * columns * channels * kh * kw * channels_in)
     return te.compute(
         (n, rows, columns, channels),
@@ -73,9 +73,9 @@ def conv2d(
 def schedule(cfg: autotvm.ConfigEntity, s: te.Schedule, out: te.Tensor, conv: te.Tensor) -> None:
     (acc,) = conv.op.input_tensors
     _, rows, columns, channels = get_const_tuple(conv.shape)
-    kh, taps, steps, _ = (int(axis.dom.extent) for axis in acc.op.reduce_axis)
-    sharing = bool(acc.op.attrs["sharing"])
-    problem = _problem(rows, columns, channels, kh * taps, steps * LANES, taps if sharing else 1)
+    kh, taps, steps = (int(axis.dom.extent) for axis in acc.op.reduce_axis[:3])
+    sharing, deep = bool(acc.op.attrs["sharing"]), steps * int(acc.op.attrs["step"])
+    problem = _problem(rows, columns, channels, kh * taps, deep, taps if sharing else 1)
     schedule_tile(s, out, acc, tiles_of(cfg, problem), sharing)
 
 

@@ -11,7 +11,7 @@ from tvm.topi.utils import get_const_tuple
 from tvm_codl.kernels.schedules.image import fits_image
 from tvm_codl.kernels.schedules.kernel import define_tiles, problem_on, tiles_of
 from tvm_codl.kernels.schedules.operands import ProductSizes, below, or_zero
-from tvm_codl.kernels.schedules.phone_kernel import LANES, packed, schedule_tile
+from tvm_codl.kernels.schedules.phone_kernel import LANES, packed, schedule_tile, step_of, sums
 from tvm_codl.kernels.tiles.register_tiles import Problem
 from tvm_codl.kernels.tiles.window import whole_tiles
 
@@ -41,15 +41,14 @@ def dense(cfg: autotvm.ConfigEntity, data: te.Tensor, weight: te.Tensor, out_dty
         def read(r: Any, block: Any, lane: Any) -> Any:
             return whole[r, block, lane]
 
-    r, step = te.reduce_axis((0, deep // LANES), "r"), te.reduce_axis((0, LANES), "step")
-    acc = te.compute(
-        (int(rows.shape[0]), -(-n // LANES), LANES),
-        lambda i, block, lane: te.sum(
-            rows[i, r * LANES + step].astype(out_dtype) * read(r * LANES + step, block, lane).astype(out_dtype),
-            axis=[r, step],
-        ),
-        name="acc",
-    )
+    size = step_of(data.dtype, deep)
+
+    def operands(at: Any, r: Any, step: Any) -> tuple[Any, Any]:
+        i, block, lane = at
+        return rows[i, r * size + step], read(r * size + step, block, lane)
+
+    shape = (int(rows.shape[0]), -(-n // LANES), LANES)
+    acc = sums(shape, [te.reduce_axis((0, deep // size), "r")], size, operands, out_dtype, {"step": size})
     cfg.add_flop(2 * m * k * n)
     return te.compute((m, n), lambda i, j: acc[i, j // LANES, j % LANES], name="dense", tag=tag)
 
@@ -78,14 +77,15 @@ def batch_matmul(
             return or_zero(here, [*below(r, deep, k), *below(j, wide, n)])
 
         right = te.compute((sizes.batch_y, deep, wide), value, name="columns")
-    r, step = te.reduce_axis((0, deep // LANES), "r"), te.reduce_axis((0, LANES), "step")
+    size = step_of(x.dtype, deep)
 
-    def product(b: Any, i: Any, block: Any, lane: Any) -> Any:
-        left = rows[sizes.in_x(b), i, r * LANES + step].astype(out_dtype)
-        here = right[sizes.in_y(b), r * LANES + step, block * LANES + lane].astype(out_dtype)
-        return te.sum(left * here, axis=[r, step])
+    def operands(at: Any, r: Any, step: Any) -> tuple[Any, Any]:
+        b, i, block, lane = at
+        r = r * size + step
+        return rows[sizes.in_x(b), i, r], right[sizes.in_y(b), r, block * LANES + lane]
 
-    acc = te.compute((sizes.batch, int(rows.shape[1]), wide // LANES, LANES), product, name="acc")
+    shape = (sizes.batch, int(rows.shape[1]), wide // LANES, LANES)
+    acc = sums(shape, [te.reduce_axis((0, deep // size), "r")], size, operands, out_dtype, {"step": size})
     cfg.add_flop(sizes.flop)
     return te.compute(
         (sizes.batch, m, n), lambda b, i, j: acc[b, i, j // LANES, j % LANES], name="batch_matmul", tag=tag
@@ -95,8 +95,8 @@ def batch_matmul(
 def schedule(cfg: autotvm.ConfigEntity, s: te.Schedule, out: te.Tensor, product: te.Tensor) -> None:
     (acc,) = product.op.input_tensors
     m, n = get_const_tuple(product.shape)[-2:]
-    steps = int(acc.op.reduce_axis[0].dom.extent)
-    schedule_tile(s, out, acc, tiles_of(cfg, _problem(m, n, steps * LANES)))
+    deep = int(acc.op.reduce_axis[0].dom.extent) * int(acc.op.attrs["step"])
+    schedule_tile(s, out, acc, tiles_of(cfg, _problem(m, n, deep)))
 
 
 def _problem(m: int, n: int, k: int) -> Problem:
