@@ -14,6 +14,7 @@ import tvm
 from tvm.ir.transform import Pass
 from tvm.relay import transform as stock
 
+import tvm_codl.relay.build_facts  # noqa: F401 - whoever builds a network has prepared it
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import axes
 from tvm_codl.plan.plan import Plan
