@@ -17,6 +17,7 @@ from tvm_codl.frontend.interpreter import tflite_outputs
 from tvm_codl.frontend.onnx_constants import prepare_constants
 from tvm_codl.frontend.onnx_file import CHECK, input_dtype, input_shapes, read_onnx, real_inputs
 from tvm_codl.frontend.onnx_functions import expand_functions
+from tvm_codl.frontend.onnx_quantised import expand_quantised
 from tvm_codl.frontend.onnx_repairs import repair_nodes
 from tvm_codl.frontend.onnx_support import check_support
 from tvm_codl.frontend.onnx_types import infer_types
@@ -69,6 +70,8 @@ def import_onnx(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path: Path)
     logging.getLogger("from_onnx").setLevel(logging.ERROR)
     try:
         types = infer_types(proto, shapes)
+        if expand_quantised(proto, types):
+            types = infer_types(proto, shapes)
         for _ in range(FUNCTIONS):
             if not expand_functions(proto, types):
                 break

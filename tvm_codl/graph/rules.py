@@ -42,7 +42,7 @@ def _broadcast(arg: Shape, result: Shape, want: Slab) -> Need:
 
 
 @rule(*_UNARY, *_BINARY, flops=1)
-@rule("cast", "copy")
+@rule("cast", "copy", "reinterpret")
 @rule("clip", "nn.leaky_relu", flops=2)
 def elementwise(case: Case, want: Slab) -> Answer:
     return Answer(tuple(_broadcast(arg, case.result, want) for arg in case.args))

@@ -31,6 +31,7 @@ def _layout_transform(attrs: Any, values: list[np.ndarray]) -> np.ndarray | None
 
 
 TABLE: dict[str, Evaluate] = {
+    "cast": lambda attrs, v: v[0].astype(str(attrs.dtype)),
     "add": lambda _, v: v[0] + v[1],
     "subtract": lambda _, v: v[0] - v[1],
     "multiply": lambda _, v: v[0] * v[1],

@@ -23,12 +23,16 @@ from tvm_codl.relay.annotate import AnnotateCoExecution
 from tvm_codl.relay.extract import read
 from tvm_codl.relay.float16 import GpuFloat16
 from tvm_codl.relay.fold import FoldConstants
+from tvm_codl.relay.integer_products import IntegerProducts
 from tvm_codl.relay.layout import NHWC_LAYOUTS, DropLayoutChanges
 from tvm_codl.relay.merge import MergeConstants
 from tvm_codl.relay.model import LoadedModel
+from tvm_codl.relay.operator_ends import EndOperators
 from tvm_codl.relay.partition import PartitionCoExecution
 from tvm_codl.relay.plain_tensors import PlainTensors
 from tvm_codl.relay.prepared import Prepared
+from tvm_codl.relay.rounding import PlainQuantised
+from tvm_codl.relay.stored_integers import MoveDequantise, StoreFromZero
 from tvm_codl.relay.transposed import ScaleTransposed, TransposedAsConvolution
 
 #: LLVM 22 rejects the debug information of vectors that TVM's common-subexpression elimination makes.
@@ -39,7 +43,13 @@ CONFIG = {"tir.disable_cse_tir": True}
 #: weights behind them, which are then no longer constant.
 SIMPLIFY: tuple[Pass, ...] = (
     stock.InferType(),
+    FoldConstants,  # first: DynamicToStatic compiles a kernel for each cast of a zero point
     stock.DynamicToStatic(),
+    StoreFromZero,
+    MoveDequantise,
+    IntegerProducts,
+    EndOperators,
+    PlainQuantised,
     stock.SimplifyInference(),
     FoldConstants,
     stock.CanonicalizeOps(),
