@@ -18,6 +18,7 @@ CASES: dict[str, Callable[[], relay.Expr]] = {
     "subtract": lambda: relay.subtract(X, Y),
     "multiply": lambda: relay.multiply(X, Y),
     "divide": lambda: relay.divide(X, Y),
+    "cast": lambda: relay.cast(X, "int32"),
     "negative": lambda: relay.negative(X),
     "sqrt": lambda: relay.sqrt(X),
     "rsqrt": lambda: relay.rsqrt(X),

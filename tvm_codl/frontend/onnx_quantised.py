@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from onnx import helper, numpy_helper
 from tvm_codl.frontend.onnx_repairs import Types, attributes_of, element_type, shape_of
 
 _MICROSOFT = "com.microsoft"
-_TYPES = {onnx.TensorProto.INT8: np.int8, onnx.TensorProto.INT32: np.int32}
+#: Of zero points that are not written; uint8 for all others.
+_TYPES: dict[int, type[np.generic]] = {onnx.TensorProto.INT8: np.int8, onnx.TensorProto.INT32: np.int32}
 
 
 @dataclass
@@ -46,12 +48,11 @@ class _Nodes:
         """The number that the inputs ``place`` (values), ``place + 1`` (scale) and ``place + 2`` (zero point) stand for;
         with a scale for each index of ``axis``, where there are several."""
         tensor, scale, zero = (self.input(place + i) for i in range(3))
+        shape = shape_of(scale, self.types) or ()
         if not zero:
-            shape = shape_of(scale, self.types) or ()
             zero = self.constant(np.zeros(shape, _TYPES.get(element_type(tensor, self.types), np.uint8)))
-        shape = shape_of(scale, self.types)
-        one = shape is not None and int(np.prod(shape)) == 1
-        return self.add("DequantizeLinear", [tensor, scale, zero], **({} if one else {"axis": axis}))
+        along: dict[str, Any] = {"axis": axis} if prod(shape) > 1 else {}
+        return self.add("DequantizeLinear", [tensor, scale, zero], **along)
 
     def bias(self, place: int, left: int, right: int, factor: float = 1.0) -> str:
         """The int32 bias at ``place``, in units of the product of the scales at ``left`` and ``right``."""

@@ -34,23 +34,20 @@ def EndOperators(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRMo
     if any(isinstance(expr, relay.Call) and not is_call(expr) for expr in order):
         return module
     uses = Counter(child for expr in order for child in children(expr))
-    arms: dict[relay.Expr, _Arm] = {}
+    arms: dict[relay.Expr, tuple[_Arm, ...]] = {}
     ends: set[relay.Expr] = set()
     for number, expr in enumerate(order):
+        behind = tuple(arm for child in children(expr) for arm in arms.get(child, ()))
         if not is_call(expr):
-            arms |= {expr: arms[child] for child in children(expr) if child in arms}
-            continue
-        behind = [arms[child] for child in children(expr) if child in arms]
-        if not _is_elementwise(expr):
-            direct = set(children(expr))
+            arms[expr] = behind
+        elif not _is_elementwise(expr):
+            direct = {field for child in children(expr) for field in (child, *children(child))}
             ends |= {arm.quantised for arm in behind if arm.quantised is not None and arm.quantised not in direct}
-            arms[expr] = _Arm(number, None)
-        elif is_call(expr, QUANTISE) and uses[expr] > 1:
-            continue
-        elif behind:
+            arms[expr] = (_Arm(number, None),)
+        elif behind and not (is_call(expr, QUANTISE) and uses[expr] > 1):
             last = max(behind, key=lambda arm: arm.heavy)
-            ends |= {a.quantised for a in behind if a.heavy != last.heavy and a.quantised is not None}
-            arms[expr] = _Arm(last.heavy, expr) if is_call(expr, QUANTISE) else last
+            ends |= {arm.quantised for arm in behind if arm.heavy != last.heavy and arm.quantised is not None}
+            arms[expr] = (_Arm(last.heavy, expr) if is_call(expr, QUANTISE) else last,)
     return rewrite(
         module, lambda expr, new: stop_fusion(relay.Call(expr.op, list(new), expr.attrs)) if expr in ends else None
     )

@@ -55,7 +55,9 @@ def scheme_of(expr: relay.Expr) -> Scheme | None:
     scale, zero = (value_of(arg) for arg in expr.args[1:])
     if scale is None or zero is None:
         return None
-    return Scheme(np.asarray(scale, np.float32).reshape(-1), np.asarray(zero, np.int32).reshape(-1), int(expr.attrs.axis))
+    return Scheme(
+        np.asarray(scale, np.float32).reshape(-1), np.asarray(zero, np.int32).reshape(-1), int(expr.attrs.axis)
+    )
 
 
 def dtype_of(expr: relay.Expr) -> str:

@@ -36,7 +36,7 @@ def _dequantise(site: Site) -> relay.Expr | None:
 
 def _rounded(data: relay.Expr, scheme: Scheme) -> relay.Expr | None:
     """The integers, zero point taken off, that :func:`_quantise` made ``data`` of, if they are not needed as 8 bits."""
-    whole = data.args[0] if is_call(data, "cast") else None
+    whole = data.args[0] if is_call(data, "cast") else data
     if not is_call(whole, "subtract") or not is_call(whole.args[0], "reinterpret") or not scheme.is_one:
         return None
     offset = value_of(whole.args[1])

@@ -34,10 +34,12 @@ _FROM_ZERO = {("int8", -128): "uint8", ("uint8", 128): "int8"}
 
 def _move(site: Site) -> relay.Expr | None:
     """Dequantising comes after what moves values; it goes where the same numbers are quantised again."""
-    data = site.args[0] if site.args else None
+    if not site.args:
+        return None
+    data = site.args[0]
     if site.op == "concatenate" and isinstance(data, relay.Tuple):
         return _concatenate(site, data)
-    scheme = scheme_of(data) if data is not None and is_call(data, DEQUANTISE) else None
+    scheme = scheme_of(data) if is_call(data, DEQUANTISE) else None
     if scheme is None:
         return None
     integers = data.args[0]
