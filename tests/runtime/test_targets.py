@@ -9,6 +9,7 @@ import tvm
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
 from tvm_codl.kernels import toolchain as targets
+from tvm_codl.kernels.tiles.dots import dot_of
 from tvm_codl.kernels.tiles.vectors import register_lanes
 
 PHONE = DeviceProfile("phone", "x86_64", "a CPU", (0,), "llvm", "a GPU", "opencl", gpu_version="1", build_id="first")
@@ -51,3 +52,21 @@ def test_vectors_go_by_the_processors_that_llvm_knows():
             has = tvm.target.codegen.llvm_cpu_has_features
             lanes = 16 if has("avx512f") else 8 if has("avx2") else 4
         assert register_lanes(text) == lanes, text
+
+
+@pytest.mark.parametrize(("machine", "arm"), [("x86_64", False), ("aarch64", True)])
+def test_instructions_for_integers_go_by_the_processors_that_llvm_knows(machine, arm):
+    names = tvm.get_global_func("target.llvm_get_cpu_archlist")(tvm.target.Target(f"llvm -mtriple={machine}-linux-gnu"))
+    features = ("+dotprod", "+i8mm", "+v8.4a", "+v8.6a", "+neon") if arm else ("+avx2", "+avxvnni", "+avx512f")
+    for option in (*(f"-mcpu={name}" for name in names), *(f"-mattr={feature}" for feature in features)):
+        text = f"llvm -mtriple={machine}-linux-gnu {option}"
+        lanes = 4 if arm else register_lanes(text)
+        with tvm.target.Target(text):
+            has = tvm.target.codegen.llvm_cpu_has_features
+            if arm:
+                expected = ["usdot", "sdot"] if has("i8mm") else ["sdot"] * 2 if has("dotprod") else ["multiply"] * 2
+            elif has("avx512vnni") if lanes == 16 else has("avxvnni"):
+                expected = ["vpdpbusd"] * 2
+            else:
+                expected = ["multiply" if lanes == 16 and not has("avx512bw") else "pmaddwd"] * 2
+        assert [dot_of(text, arm, lanes, dtype).name for dtype in ("uint8", "int8")] == expected, text

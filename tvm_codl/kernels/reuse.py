@@ -24,9 +24,11 @@ from tvm_codl.records.record import ErrorNo
 
 CONV2D, DEPTHWISE, DENSE = "conv2d_nhwc.codl", "depthwise_conv2d_nhwc.codl", "dense.codl"
 BATCH_MATMUL = "batch_matmul.codl"
+#: The same for 8-bit integers.
+INTEGER_CONV2D = "conv2d_int8.codl"
 #: The same for GPUs with local memory.
 LOCAL_CONV2D, LOCAL_DENSE, LOCAL_BATCH_MATMUL = "conv2d_local.codl", "dense_local.codl", "batch_matmul_local.codl"
-TASKS = (CONV2D, DEPTHWISE, DENSE, BATCH_MATMUL, LOCAL_CONV2D, LOCAL_DENSE, LOCAL_BATCH_MATMUL)
+TASKS = (CONV2D, DEPTHWISE, DENSE, BATCH_MATMUL, INTEGER_CONV2D, LOCAL_CONV2D, LOCAL_DENSE, LOCAL_BATCH_MATMUL)
 KEY = "codl"
 #: float32 in the widest vector.
 WIDEST = 16
@@ -189,13 +191,17 @@ def place_of(task: str, args: Sequence[Any]) -> Place:
         return Place((task, k, transpose_a, transpose_b), extents, (weight[0], 0, 0))
     (n, h, w, c), (sh, sw), padding, (dh, dw) = data, args[2], args[3], args[4]
     top, left, bottom, right = padding if len(padding) == 4 else (*padding, *padding)
-    kh, kw = weight[1:3] if len(weight) == 5 else weight[:2]
+    kh, kw = weight[1:3] if len(weight) > 4 else weight[:2]
     rows = (h + top + bottom - (kh - 1) * dh - 1) // sh + 1
     window = (kh, kw, sh, sw, left, right, dh, dw)
     if task == DEPTHWISE:
         return Place(depthwise_family(n, w, weight[3], *window), (rows, c), (h, top, bottom))
     if task == LOCAL_CONV2D:
         return Place((task, *conv2d_family(n, w, c, 0, *window)[1:]), (rows, weight[3]), (h, top, bottom))
+    if task == INTEGER_CONV2D:
+        lanes, step = weight[4:] if len(weight) == 6 else (0, 0)
+        channels = weight[0] * lanes if lanes else weight[3]
+        return Place((task, step, *conv2d_family(n, w, c, lanes, *window)[1:]), (rows, channels), (h, top, bottom))
     lanes = weight[4] if len(weight) == 5 else 0
     channels = weight[0] * lanes if lanes else weight[3]
     return Place(conv2d_family(n, w, c, lanes, *window), (rows, channels), (h, top, bottom))

@@ -14,8 +14,9 @@ from tvm.target.generic_func import get_native_generic_func
 
 from tvm_codl.kernels.schedules import conv2d as conv
 from tvm_codl.kernels.schedules import dense as products
-from tvm_codl.kernels.schedules import depthwise, exponential, local, local_products
+from tvm_codl.kernels.schedules import depthwise, exponential, integer_conv2d, local, local_products
 from tvm_codl.kernels.schedules.elementwise import schedule_stages
+from tvm_codl.kernels.schedules.integers import of_integers
 from tvm_codl.kernels.target import CPU_KEY, GPU_KEY, KEY, has_local_memory, is_gpu, is_phone
 
 _WINDOWED = frozenset(
@@ -25,6 +26,7 @@ _WINDOWED = frozenset(
 ) | {"nn.lrn", "nn.l2_normalize", "nn.pad", "nn.dilate", "nn.upsampling", "image.resize2d"}
 _Kernel = tuple[Any, Any]  # a compute and its schedule
 _PACKED = re.compile(r"OHWI\d*o$")
+_INTEGERS_PACKED = re.compile(r"OHWI\d+o\d+i$")
 
 
 def _schedule_stages(attrs: Any, outs: Any, target: tvm.target.Target) -> Any:
@@ -160,6 +162,15 @@ def _conv2d(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -
             return _implement(
                 wrap(topi.nn.group_conv2d_nhwc, has_groups=True), _schedule_stages, "group_conv2d_nhwc.codl"
             )
+    packed_integers = kernel_layout == "HWIO" or _INTEGERS_PACKED.match(kernel_layout)
+    if (
+        of_integers(data, kernel, out_type)
+        and layout == "NHWC"
+        and groups == 1
+        and packed_integers
+        and not is_gpu(target)
+    ):
+        return _implement(wrap(integer_conv2d.conv2d), schedule(integer_conv2d.schedule_conv2d), integer_conv2d.TASK)
     if layout == "NCHW" and is_gpu(target):
         # TVM's own schedules for OpenCL use barriers and local memory.
         plain = topi.nn.conv2d_nchw if groups == 1 else topi.nn.group_conv2d_nchw

@@ -14,6 +14,7 @@ from pathlib import Path
 import tvm
 
 from tvm_codl.kernels.gpu import LOCAL_KINDS, PHONES, Gpu, kind_in
+from tvm_codl.kernels.tiles.dots import Dot, dot_of
 from tvm_codl.kernels.tiles.vectors import register_lanes
 
 CPU_KEY = "codl_cpu"
@@ -73,6 +74,15 @@ def gpu_of(target: tvm.target.Target) -> Gpu:
 def vector_lanes(target: tvm.target.Target) -> int:
     """The ``v<lanes>`` key of a target of ours; 1 for another target."""
     return _number_key(target, "v") or 1
+
+
+def dot_on(dtype: str, target: tvm.target.Target | None = None) -> Dot:
+    """The instruction for integers of ``dtype`` on the CPU of ``target``, by default the current one."""
+    target = target or tvm.target.Target.current()
+    cpu = target.host if is_gpu(target) and target.host else target
+    mattr = ",".join(str(word) for word in cpu.attrs.get("mattr", ()))
+    text = _join("llvm", mcpu=cpu.attrs.get("mcpu", ""), mattr=mattr)
+    return dot_of(text, "arm_cpu" in cpu.keys, vector_lanes(cpu), dtype)
 
 
 def _number_key(target: tvm.target.Target, letter: str) -> int:

@@ -11,14 +11,17 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import msgspec
 import tvm
 from tvm import autotvm, te
 from tvm.topi.utils import traverse_inline
 
 from tvm_codl.kernels.gpu import Gpu
+from tvm_codl.kernels.schedules.dots import dot_product
 from tvm_codl.kernels.schedules.elementwise import schedule_stage
 from tvm_codl.kernels.schedules.image import read_from_image
 from tvm_codl.kernels.target import gpu_of, is_gpu
+from tvm_codl.kernels.tiles.dots import Dot
 from tvm_codl.kernels.tiles.register_tiles import KNOBS, Problem, Tiles, candidates, choose, fit
 from tvm_codl.kernels.tiles.strips import Strips
 
@@ -32,6 +35,11 @@ def problem_on(rows: int, columns: int, channels: int, depth: int, channels_in: 
     target = tvm.target.Target.current()
     gpu = gpu_of(target) if is_gpu(target) else Gpu()
     return Problem(rows, columns, channels, depth, channels_in, lanes, gpu)
+
+
+def integer_problem(rows: int, columns: int, channels: int, depth: int, deep: int, lanes: int, dot: Dot) -> Problem:
+    """The problem of 8-bit integers: ``depth`` instructions for each result, ``deep`` of them in a row."""
+    return msgspec.structs.replace(problem_on(rows, columns, channels, depth, deep, lanes), vectors=dot.vectors)
 
 
 def define_tiles(cfg: autotvm.ConfigEntity, problem: Problem) -> Tiles:
@@ -88,8 +96,11 @@ def schedule_inputs(s: te.Schedule, acc: te.Tensor) -> None:
     read_from_image(s, acc.op.input_tensors[1], acc)
 
 
-def schedule_tile(s: te.Schedule, out: te.Tensor, acc: te.Tensor, tiles: Tiles, rows: bool) -> None:
-    """Schedules ``out`` and ``acc``.  ``rows``: the axis before the columns may be cut into rows per work-item."""
+def schedule_tile(
+    s: te.Schedule, out: te.Tensor, acc: te.Tensor, tiles: Tiles, rows: bool, dot: Dot | None = None
+) -> None:
+    """Schedules ``out`` and ``acc``.  ``rows``: the axis before the columns may be cut into rows per work-item.  ``dot``: the
+    instruction that computes ``acc`` of integers; its last reduction is one step."""
     gpu = is_gpu(tvm.target.Target.current())
     *outer, x, c = s[out].op.axis
     lanes = int(acc.shape[-1])
@@ -110,7 +121,7 @@ def schedule_tile(s: te.Schedule, out: te.Tensor, acc: te.Tensor, tiles: Tiles, 
     s[out].vectorize(lane)
     s[out].unroll(x)
     s[out].unroll(block)
-    _schedule_accumulators(s, out, acc, strip, tiles)
+    _schedule_accumulators(s, out, acc, strip, tiles, dot)
     if gpu and tiles.threads > 1:
         _bind_threads(s, out, outer, group, spatial, acc, tiles)
         return
@@ -125,18 +136,26 @@ def schedule_tile(s: te.Schedule, out: te.Tensor, acc: te.Tensor, tiles: Tiles, 
 
 
 def _schedule_accumulators(
-    s: te.Schedule, out: te.Tensor, acc: te.Tensor, at: te.schedule.IterVar, tiles: Tiles
+    s: te.Schedule, out: te.Tensor, acc: te.Tensor, at: te.schedule.IterVar, tiles: Tiles, dot: Dot | None
 ) -> None:
     s[acc].compute_at(s[out], at)
     s[acc].set_scope("local")
     *outer, x, block, lane = s[acc].op.axis
     *window, k = s[acc].op.reduce_axis
+    inner = []
+    if dot is not None:
+        *window, k, values = s[acc].op.reduce_axis
+        inner = [values]
     depth = int(k.dom.extent)
     k, step = s[acc].split(k, depth if depth <= 4 else tiles.unroll)
-    s[acc].reorder(*outer, *window, k, step, x, block, lane)
+    s[acc].reorder(*outer, *window, k, step, x, block, lane, *inner)
     for axis in (step, x, block):
         s[acc].unroll(axis)
-    s[acc].vectorize(lane)
+    intrinsic = dot_product(dot, int(acc.shape[-1])) if dot is not None else None
+    if intrinsic is not None:
+        s[acc].tensorize(lane, intrinsic)
+    else:
+        s[acc].vectorize(lane)
 
 
 def _bind_threads(s, out, outer, group, spatial, acc, tiles) -> None:

@@ -8,7 +8,9 @@ import tvm
 from tvm import relay, topi
 
 from tvm_codl.kernels.schedules.conv2d import lanes_for, packing
-from tvm_codl.kernels.target import KEY, has_local_memory, is_phone, vector_lanes
+from tvm_codl.kernels.schedules.integer_conv2d import integer_packing
+from tvm_codl.kernels.schedules.integers import of_integers, shifted_conv2d
+from tvm_codl.kernels.target import KEY, dot_on, has_local_memory, is_gpu, is_phone, vector_lanes
 from tvm_codl.kernels.tiles import vectors
 
 
@@ -19,13 +21,18 @@ def _pack_conv2d(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> relay.E
         return None
     if (attrs.data_layout, attrs.kernel_layout) != ("NHWC", "HWIO") or int(attrs.groups) != 1:
         return None
-    if any(t.dtype != "float32" for t in tinfos) or has_local_memory(tvm.target.Target.current()):
-        return None
     _, rows, columns, channels = (int(d) for d in out_type.shape)
-    lanes, fill = packing(channels, rows * columns)
+    if of_integers(tinfos[0], tinfos[1], out_type) and not is_gpu(tvm.target.Target.current()):
+        (lanes, fill), step = integer_packing(channels, rows * columns), dot_on(tinfos[0].dtype).step
+        layout, fill = f"OHWI{lanes}o{step}i", fill or int(tinfos[0].shape[3]) % step != 0
+    elif any(t.dtype != "float32" for t in tinfos) or has_local_memory(tvm.target.Target.current()):
+        return None
+    else:
+        lanes, fill = packing(channels, rows * columns)
+        layout = f"OHWI{lanes}o"
     if fill:
         return None
-    changed = {**attrs, "kernel_layout": f"OHWI{lanes}o", "data_layout": "NHWC", "channels": out_type.shape[3]}
+    changed = {**attrs, "kernel_layout": layout, "data_layout": "NHWC", "channels": out_type.shape[3]}
     return relay.nn.conv2d(*inputs, **changed)
 
 
@@ -50,8 +57,9 @@ def _whole_vectors_conv2d(attrs: Any, inputs: Any, types: Any) -> relay.Expr | N
     kernel = [int(d) for d in types[1].shape]
     widest = _widest()
     extra = int(vectors.missing_conv2d(shape[3], shape[1] * shape[2], kernel[0] * kernel[1] * kernel[2], widest))
-    if not extra or types[0].dtype != "float32":
-        return None
+    integers = of_integers(types[0], types[1], types[-1]) and not is_gpu(tvm.target.Target.current())
+    if not extra or not (integers or types[0].dtype == "float32"):
+        return shifted_conv2d(attrs, inputs, types) if integers else None
     weights = relay.nn.pad(inputs[1], ((0, 0), (0, 0), (0, 0), (0, extra)))
     wider = relay.nn.conv2d(inputs[0], weights, **{**attrs, "channels": shape[3] + extra})
     return relay.strided_slice(wider, begin=[0, 0, 0, 0], end=shape)

@@ -17,7 +17,7 @@ from tvm.topi.utils import get_const_tuple
 from tvm_codl.kernels.reuse import LOCAL_BATCH_MATMUL, LOCAL_CONV2D, LOCAL_DENSE
 from tvm_codl.kernels.schedules.kernel import distinct
 from tvm_codl.kernels.schedules.local import TAG
-from tvm_codl.kernels.schedules.operands import ProductSizes, WindowSizes, below, or_zero
+from tvm_codl.kernels.schedules.operands import ProductSizes, WindowSizes, below, or_zero, within
 from tvm_codl.kernels.target import gpu_of, is_gpu
 from tvm_codl.kernels.tiles.local_tiles import (
     LocalProblem,
@@ -63,8 +63,8 @@ def conv2d(
 
     def inside(b: Any, y: Any, x: Any, k: Any) -> Any:
         y, x = y * gap_y - top, x * gap_x - left
-        within = _within((y, top > 0, (need_h - 1) * gap_y - top, h), (x, left > 0, (need_w - 1) * gap_x - left, w))
-        return or_zero(data[b, y, x, k], [*within, *below(k, tiles.parts * deep, channels_in)])
+        conditions = within((y, top > 0, (need_h - 1) * gap_y - top, h), (x, left > 0, (need_w - 1) * gap_x - left, w))
+        return or_zero(data[b, y, x, k], [*conditions, *below(k, tiles.parts * deep, channels_in)])
 
     source = te.compute((n, need_h, need_w, tiles.parts * deep), inside, name="source")
     weights = _weights(lambda ry, rx, k, c: kernel[ry, rx, k, c], (kh, kw), tiles, channels_in, channels, data.dtype)
@@ -186,12 +186,3 @@ def _depth(tiles: LocalTiles, channels_in: int) -> int:
     """Input channels of one part: whole steps."""
     steps = -(-channels_in // tiles.step)
     return -(-steps // tiles.parts) * tiles.step
-
-
-def _within(*axes: tuple[Any, bool, int, int]) -> list[Any]:
-    """For (index, whether it may be negative, its largest value, the extent): the conditions to be inside."""
-    conditions = []
-    for index, negative, largest, extent in axes:
-        conditions += [index >= 0] if negative else []
-        conditions += [index < extent] if largest >= extent else []
-    return conditions

@@ -82,3 +82,12 @@ def or_zero(value: Any, conditions: Sequence[Any]) -> Any:
     if not conditions:
         return value
     return tir.if_then_else(tir.all(*conditions), value, tir.const(0, value.dtype))
+
+
+def within(*axes: tuple[Any, bool, int, int]) -> list[Any]:
+    """For (index, whether it may be negative, its largest value, the extent): the conditions to be inside."""
+    conditions = []
+    for index, negative, largest, extent in axes:
+        conditions += [index >= 0] if negative else []
+        conditions += [index < extent] if largest >= extent else []
+    return conditions

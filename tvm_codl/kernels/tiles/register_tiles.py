@@ -42,8 +42,8 @@ class Problem(msgspec.Struct, frozen=True):
     """Convolutions or products as the tiles see them: ``rows`` × ``columns`` results of ``channels`` values each.
 
     ``depth`` is the length of the reduction, ``channels_in`` its innermost part; ``lanes`` divides ``channels``.  ``gpu``
-    runs them; a CPU is one that plays a GPU.  ``shared``: the taps that share a tile's inputs (:func:`shared_taps`).  Sizes
-    are integers or arrays of one shape.
+    runs them; a CPU is one that plays a GPU.  ``shared``: the taps that share a tile's inputs (:func:`shared_taps`).
+    ``vectors``: those that a CPU's registers hold.  Sizes are integers or arrays of one shape.
     """
 
     rows: Size
@@ -54,6 +54,7 @@ class Problem(msgspec.Struct, frozen=True):
     lanes: Size
     gpu: Gpu = Gpu()
     shared: Size = 1
+    vectors: int = VECTOR_REGISTERS
 
     @property
     def threads(self) -> int:
@@ -71,7 +72,7 @@ class Problem(msgspec.Struct, frozen=True):
     @property
     def registers(self) -> int:
         """Vectors that a work-item may keep: a real GPU has fewer for each, and wants many of them."""
-        return VECTOR_REGISTERS if self.threads == 1 else VECTOR_REGISTERS // 2
+        return self.vectors if self.threads == 1 else VECTOR_REGISTERS // 2
 
     def holds(self, columns: Size, blocks: Size, inputs: int = 1) -> Any:
         """Whether the registers do: on a phone, for the results, a step's weights and ``inputs`` vectors of inputs."""
@@ -141,9 +142,9 @@ def candidates(problem: Problem, limit: int) -> list[tuple[int, int]]:
 
 
 @lru_cache
-def _tiles(gpu: Gpu) -> tuple[Integers, Integers]:
+def _tiles(gpu: Gpu, registers: int = VECTOR_REGISTERS) -> tuple[Integers, Integers]:
     """Columns and blocks of the tiles that fit the registers; of two that cost the same the first is better."""
-    anything = Problem(1, 1, 1, 1, 1, 1, gpu)
+    anything = Problem(1, 1, 1, 1, 1, 1, gpu, registers)
     most = (PHONE_COLUMNS + 1, PHONE_BLOCKS) if anything.on_phone else (anything.registers, MOST_BLOCKS)
     columns, blocks = (a.ravel() for a in np.mgrid[1 : most[0], 1 : most[1] + 1])
     order = np.lexsort((-blocks, columns + blocks))
@@ -153,10 +154,10 @@ def _tiles(gpu: Gpu) -> tuple[Integers, Integers]:
 
 def _costs(problem: Problem) -> tuple[Any, Integers, Integers]:
     """Cycles of shape (problems, tiles), infinite where a tile is illegal, and the tiles."""
-    columns, blocks = _tiles(problem.gpu)
+    columns, blocks = _tiles(problem.gpu, problem.vectors)
     names = ("rows", "columns", "channels", "depth", "lanes", "shared")
     each = {n: np.atleast_1d(getattr(problem, n))[:, None] for n in names}
-    many = Problem(**each, channels_in=1, gpu=problem.gpu)
+    many = Problem(**each, channels_in=1, gpu=problem.gpu, vectors=problem.vectors)
     legal = many.fits(columns, blocks)
     if problem.on_phone:
         # A compiler unrolls so short a reduction, such as a 3 x 3 window of a picture, and loads inputs ahead.
@@ -175,7 +176,7 @@ def _best(problem: Problem, where: Booleans) -> tuple[Integers, Integers]:
     if asked[0].size:
         distinct, place = np.unique(np.stack(asked), axis=1, return_inverse=True)
         rows, columns, channels, depth, lanes, shared = distinct
-        costs, *tiles = _costs(Problem(rows, columns, channels, depth, 1, lanes, problem.gpu, shared))
+        costs, *tiles = _costs(Problem(rows, columns, channels, depth, 1, lanes, problem.gpu, shared, problem.vectors))
         result[:, where] = np.stack(tiles)[:, np.argmin(costs, axis=1)[place.ravel()]]
     return result[0], result[1]
 

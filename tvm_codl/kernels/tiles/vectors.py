@@ -57,6 +57,14 @@ def packing(channels: Size, positions: Size, widest: int) -> tuple[Integers, Boo
     return np.where(fill, np.where(three, 4, widest), lanes), fill
 
 
+def integer_packing(channels: Size, positions: Size, widest: int) -> tuple[Integers, Booleans]:
+    """As :func:`packing`, of weights of 8 bits: an instruction fills at least a vector of 4 sums."""
+    lanes, fill = packing(channels, positions, widest)
+    few = lanes < 4
+    least = np.where(channels <= 4, 4, np.where(channels <= 8, np.minimum(8, widest), widest))
+    return np.where(few, least, lanes), fill | few
+
+
 def missing(channels: Size, widest: int) -> Integers:
     """Channels to add until a vector divides them; 0 where one does, or where they are too few to matter."""
     ragged = (channels % 4 != 0) & (channels >= 16) & (widest > 1)
