@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import tvm
@@ -15,22 +16,22 @@ def of_integers(data: Any, weights: Any, out: Any) -> bool:
     return data.dtype in ("int8", "uint8") and weights.dtype == "int8" and out.dtype == "int32"
 
 
-def shifted_conv2d(attrs: Any, inputs: Any, types: Any) -> relay.Expr | None:
+def shifted_conv2d(attrs: Mapping[str, Any], inputs: Any, dtype: str) -> relay.Expr | None:
     """A convolution in NHWC whose data is of the type that the CPU's instruction reads; None where it is already.
 
     Values get 128 more or less, zeros around them too; what that adds to the sums depends on the weights only.
     """
-    shift = _shift(types[0].dtype)
+    shift = _shift(dtype)
     if not shift:
         return None
     data, weights = inputs
-    top, left, bottom, right = (int(n) for n in attrs.padding)
+    top, left, bottom, right = (int(n) for n in attrs["padding"])
     around = ((0, 0), (top, bottom), (left, right), (0, 0))
     data = _shifted(data, shift)
     if any((top, left, bottom, right)):
         data = relay.nn.pad(data, around, relay.const(shift, _READS[shift]))
     done = relay.nn.conv2d(data, weights, **{**attrs, "padding": (0, 0, 0, 0)})
-    axes = [i for i, letter in enumerate(str(attrs.kernel_layout)) if letter in "HWI"]
+    axes = [i for i, letter in enumerate(str(attrs["kernel_layout"])) if letter in "HWI"]
     return done - _added(weights, axes, shift)
 
 

@@ -58,10 +58,15 @@ def _whole_vectors_conv2d(attrs: Any, inputs: Any, types: Any) -> relay.Expr | N
     widest = _widest()
     extra = int(vectors.missing_conv2d(shape[3], shape[1] * shape[2], kernel[0] * kernel[1] * kernel[2], widest))
     integers = of_integers(types[0], types[1], types[-1]) and not is_gpu(tvm.target.Target.current())
-    if not extra or not (integers or types[0].dtype == "float32"):
-        return shifted_conv2d(attrs, inputs, types) if integers else None
+    if not integers and types[0].dtype != "float32":
+        return None
+    if not extra:
+        return shifted_conv2d(attrs, inputs, types[0].dtype) if integers else None
     weights = relay.nn.pad(inputs[1], ((0, 0), (0, 0), (0, 0), (0, extra)))
-    wider = relay.nn.conv2d(inputs[0], weights, **{**attrs, "channels": shape[3] + extra})
+    changed = {**attrs, "channels": shape[3] + extra}
+    wider = shifted_conv2d(changed, [inputs[0], weights], types[0].dtype) if integers else None
+    if wider is None:
+        wider = relay.nn.conv2d(inputs[0], weights, **changed)
     return relay.strided_slice(wider, begin=[0, 0, 0, 0], end=shape)
 
 
