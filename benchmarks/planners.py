@@ -1,9 +1,9 @@
-"""Our plans against other planners' on the same executor: ``python benchmarks/planners.py MODEL... --out FOLDER``.
+"""Our plans against other planners' on the same executor: ``python benchmarks/planners.py [MODEL...] --out FOLDER``.
 
-For each network, from one interleaved run on the phone: CPU only (all its threads), GPU only, and the plans of five
-planners over the same measured costs: each operator whole on its faster processor (layer-wise), one ratio of channels for
-all (muLayer), CoDL's, greedy chains that also know what sharing costs, and ours with its second look.  Every answer is compared
-with the reference's.
+For each network, by default all of the zoo but the one for tests, from one interleaved run on the phone: CPU only (all its
+threads), GPU only, and the plans of five planners over the same measured costs: each operator whole on its faster processor
+(layer-wise), one ratio of channels for all (muLayer), CoDL's, greedy chains that also know what sharing costs, and ours with
+its second look.  Every answer is compared with the reference's.
 
 ``--out`` keeps one JSON file a network, and the plans: a run that was interrupted goes on with the networks that are not
 there.  ``--table FOLDER`` prints the table of RESULTS.md from such files and measures nothing.
@@ -28,6 +28,7 @@ from tvm_codl.api import Session
 from tvm_codl.cli.options import PhoneChoice, json_option, measuring_options, phone_options
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.errors import CodlError, UserError
+from tvm_codl.frontend import zoo
 from tvm_codl.frontend.load import load_model
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.measure.answers import check_answer
@@ -146,7 +147,7 @@ def keep(folder: Path, name: str, result: Planners, plans: Mapping[str, Plan]) -
 
 
 @click.command()
-@click.argument("sources", metavar="MODEL...", nargs=-1)
+@click.argument("sources", metavar="[MODEL]...", nargs=-1)
 @phone_options
 @measuring_options
 @click.option("--rounds", "most", type=click.IntRange(1), default=20, show_default=True, help="Interleaved rounds.")
@@ -161,7 +162,7 @@ def main(
     out: Path | None, again: bool, table: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     if table is None and not sources:
-        raise click.UsageError("there is nothing to compare: name a MODEL, or a folder of results with --table")
+        sources = [f"zoo:{entry.name}" for entry in zoo.ENTRIES if entry.name != "small"]
     results: list[Planners] = kept(table) if table is not None else []
     failed: list[CodlError] = []
     for source in sources:
