@@ -28,7 +28,7 @@ import msgspec
 from rich.table import Table
 
 from benchmarks.conformance_cases import Case, cases
-from benchmarks.conformance_run import Outcome, run_case
+from benchmarks.conformance_run import On, Outcome, run_case
 from tvm_codl.cli.output import print_json, print_table, talk
 from tvm_codl.runtime import opencl, plugin
 
@@ -56,9 +56,9 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, object]:
 class Worker:
     """A process that runs cases one after the other; a new one takes its place once it has died or was too slow."""
 
-    def __init__(self, on: str) -> None:
+    def __init__(self, on: On) -> None:
         self.connection, theirs = FORK.Pipe()
-        self.process = FORK.Process(target=_work, args=(theirs, on), daemon=True)
+        self.process = FORK.Process(target=_work, args=(theirs, on), daemon=False)
         self.process.start()
         theirs.close()
         self.case: Case | None = None
@@ -75,7 +75,7 @@ class Worker:
         return self.process.exitcode or 0
 
 
-def _work(to: Connection, on: str) -> None:
+def _work(to: Connection, on: On) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
@@ -86,7 +86,7 @@ def _work(to: Connection, on: str) -> None:
         to.send_bytes(msgspec.json.encode(run_case(to.recv(), on)))
 
 
-def run_all(todo: Sequence[Case], jobs: int, limit_s: float, on: str) -> Iterator[Outcome]:
+def run_all(todo: Sequence[Case], jobs: int, limit_s: float, on: On) -> Iterator[Outcome]:
     """The outcomes, as they come, of cases in ``jobs`` processes at a time."""
     waiting, workers = list(reversed(todo)), [Worker(on) for _ in range(min(jobs, len(todo)))]
     try:
@@ -164,7 +164,7 @@ def main(
     only: str,
     kinds: tuple[str, ...],
     limit: int | None,
-    on: str,
+    on: On,
     shuffle: int | None,
     jobs: int,
     seconds: float,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import time
 import traceback
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -13,27 +16,28 @@ import onnx
 import tvm
 
 from benchmarks.conformance_cases import Case, Example, Value, example
-from tvm_codl.build.library import build
-from tvm_codl.errors import CodlError, UserError
+from tvm_codl.device import facts
+from tvm_codl.device.profile import DeviceProfile
+from tvm_codl.errors import CodlError
 from tvm_codl.frontend.load import load_model
-from tvm_codl.kernels.dispatch import scheduled
-from tvm_codl.kernels.register import cpu_target, gpu_target
+from tvm_codl.kernels.toolchain import toolchain
+from tvm_codl.measure.plan_libraries import build_library
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator, uniform_plan
-from tvm_codl.relay.pipeline import partition, prepare
+from tvm_codl.relay.pipeline import prepare
 from tvm_codl.relay.prepared import Prepared
 from tvm_codl.runtime.comodule import CoModule
 
 #: Of an output's largest number, or of 1 where that is larger: float32 rounds so.  ONNX's own tests forgive 1e-7.
 ATOL = 1e-6
-PROCESSORS: tuple[Literal["cpu", "gpu"], ...] = ("cpu", "gpu")
+On = Literal["split", "cpu", "gpu", "load"]
 End = Literal["right", "refused", "wrong", "traceback"]
 
 
 class Outcome(msgspec.Struct, frozen=True):
     """How a case ended and in which stage: ``load``, ``split``, ``build``, ``run`` or ``compare``.
 
-    ``reason`` is the first line of an error, the same for all cases that it ends, and ``evidence`` the rest.  ``plan``
-    names the plan that was built: ``split``, ``cpu`` or ``gpu``.
+    ``reason`` is the first line of an error, the same for all cases that it ends, and ``evidence`` the rest; of a case that is
+    right, what one processor's compiler left to the other.  ``plan`` names the plan: ``split``, ``cpu`` or ``gpu``.
     """
 
     name: str
@@ -45,7 +49,7 @@ class Outcome(msgspec.Struct, frozen=True):
     plan: str = ""
 
 
-def run_case(case: Case, on: str = "split") -> Outcome:
+def run_case(case: Case, on: On = "split") -> Outcome:
     """``on``: the first plan to build, or ``load`` to end after loading and finding the operators."""
     stage = ["load"]
     try:
@@ -69,7 +73,7 @@ def _traceback(case: Case, stage: str, error: Exception) -> Outcome:
     return Outcome(case.name, case.kind, "traceback", stage, words[:200], traceback.format_exc()[-3000:])
 
 
-def _run(case: Case, given: Example, on: str, stage: list[str]) -> Outcome:
+def _run(case: Case, given: Example, on: On, stage: list[str]) -> Outcome:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = folder / f"{case.name}.onnx"
@@ -77,25 +81,19 @@ def _run(case: Case, given: Example, on: str, stage: list[str]) -> Outcome:
         prepared = prepare(load_model(str(path), _shapes(given)))
         if on == "load":
             return Outcome(case.name, case.kind, "right", "load")
-        failed: CodlError | None = None
-        plans = [_halves(prepared), *(uniform_plan(prepared.graph, each, each) for each in PROCESSORS)]
-        for plan in plans[[plan.model for plan in plans].index(on) :]:
-            stage[0] = "build"
-            try:
-                library = _build(prepared, plan, folder / f"{plan.model}.so")
-                stage[0] = "open"
-                module = CoModule(tvm.runtime.load_module(str(library)), tvm.cpu())
-                break
-            except CodlError as error:
-                failed = failed or error
-        else:
-            assert failed is not None
-            raise failed
+        stage[0] = "build"
+        plan = _halves(prepared) if on == "split" else uniform_plan(prepared.graph, on, on)
+        profile = _profile()
+        words: list[str] = []
+        library = folder / "library.so"
+        build_library(prepared, plan, profile, toolchain(profile), library, words.append, _open)
+        module = _open(library)
         stage[0] = "run"
         outputs = module.run({port.name: np.asarray(given.inputs[port.name]) for port in module.inputs})
         stage[0] = "compare"
         _compare(outputs, given.outputs, case)
-        return Outcome(case.name, case.kind, "right", "compare", plan=plan.model)
+        moved = "; ".join(line for line in words if "since the" in line)
+        return Outcome(case.name, case.kind, "right", "compare", moved, plan=plan.model)
 
 
 def _shapes(given: Example) -> dict[str, tuple[int, ...]]:
@@ -120,19 +118,17 @@ def _halves(prepared: Prepared) -> Plan:
     return Plan("split", "", tuple(lines))
 
 
-def _build(prepared: Prepared, plan: Plan, out: Path) -> Path:
-    cpu = cpu_target()
-    try:
-        partitioned = partition(prepared, plan)
-        with scheduled():
-            library = build(partitioned, cpu, gpu_target(cpu), msgspec.to_builtins(plan), prepared.model.outputs)
-        return library.export(out)
-    except CodlError:
-        raise
-    except Exception as error:
-        # As measure/plan_libraries.py has it.
-        words = str(error).strip().splitlines()
-        raise UserError("TVM does not compile it", f"{type(error).__name__}: {words[-1] if words else ''}") from error
+def _open(library: Path) -> CoModule:
+    """Under a name of its own: the loader gives a library again that it has loaded by that name."""
+    own = library.with_name(f"{time.time_ns()}.so")
+    shutil.copyfile(library, own)
+    return CoModule(tvm.runtime.load_module(str(own)), tvm.cpu())
+
+
+@cache
+def _profile() -> DeviceProfile:
+    """This process as the reference phone."""
+    return facts.profile()
 
 
 def _compare(outputs: list[np.ndarray], wanted: list[Value], case: Case) -> None:

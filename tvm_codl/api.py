@@ -98,6 +98,10 @@ class Session(Context):
         """The library of a plan in the cache, built if it is not there."""
         return plan_libraries.libraries_for(prepared, {"": plan}, self.tools, self.log)[""]
 
+    def open_plan(self, prepared: Prepared, plan: Plan) -> CoModule:
+        """A plan's library on the phone, ready to run; what one processor's compiler rejects runs on the other."""
+        return plan_libraries.open_plans(prepared, {"": plan}, self)[""]
+
     def open(self, library: Path, sharing: str = "auto") -> CoModule:
         """Sends a library to the phone and makes it ready to run there."""
         return plan_libraries.open_library(library, self.phone, sharing)

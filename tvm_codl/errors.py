@@ -46,6 +46,10 @@ class DeviceError(CodlError):
     exit_code = 3
 
 
+class KernelRejected(DeviceError):
+    """The compiler on the phone rejects a GPU kernel of a library."""
+
+
 class CheckFailed(CodlError):
     """A result was compared with its reference and differs."""
 

@@ -34,3 +34,11 @@ def test_a_wrong_network_ends_the_command(
     assert run([command, str(write(tmp_path, operator))]) == 4
     error = capsys.readouterr().err
     assert "is imported wrongly" in error and f"{operator} 'suspect'" in error
+
+
+def test_the_list_of_operators_needs_no_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", "--list", "--json"]) == 0
+    listed = msgspec.json.decode(capsys.readouterr().out)
+    support = {row["operator"]: row["support"] for row in listed["operators"]}
+    assert support["Relu"] == "yes" and support["NonZero"] == "refused" and "float16" in listed["types"]
+    assert run(["check"]) == 2

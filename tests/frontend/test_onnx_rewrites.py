@@ -97,3 +97,69 @@ def test_a_triangle_and_a_conversion_keep_their_meaning() -> None:
     np.testing.assert_array_equal(
         ReferenceEvaluator(halves).run(None, doubles)[0], doubles["x"].astype(np.float32).astype(np.float16)
     )
+
+
+ones = np.ones((2, 3, 4), np.float32)
+#: Operator, inputs, attributes, and what of it TVM does not read.
+REPAIRS: dict[str, tuple[str, dict[str, np.ndarray], dict[str, Any], str]] = {
+    "dropout": ("Dropout", {"x": ones, "ratio": np.array(0.5, np.float32)}, {"seed": 3}, "seed"),
+    "split": ("Split", {"x": random(2, 7)}, {"axis": 1, "num_outputs": 3}, "num_outputs"),
+    "lp_pool": ("LpPool", {"x": random(1, 2, 6, 6)}, {"kernel_shape": [3, 2], "p": 3, "pads": [1, 0, 1, 1]}, "p"),
+}
+CONSTANTS: dict[str, tuple[str, dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]] = {
+    "pad": ("Pad", {"x": random(2, 3, 4)}, {"pads": np.array([1, 2, 0, 3]), "v": np.float32(1.5), "axes": np.array([0, -1])}, {}),
+    "resize_axes": ("Resize", {"x": random(1, 1, 3, 4)}, {"": np.zeros(0), "_": np.zeros(0), "sizes": np.array([8, 6])}, {"axes": [3, 2]}),
+    "resize_not_larger": (
+        "Resize", {"x": random(1, 1, 2, 4)}, {"": np.zeros(0), "_": np.zeros(0), "sizes": np.array([7, 8])},
+        {"axes": [2, 3], "keep_aspect_ratio_policy": "not_larger"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REPAIRS)
+def test_a_repair_computes_what_its_operator_does(name: str) -> None:
+    op, inputs, attributes, unread = REPAIRS[name]
+    proto = model(op, inputs, 18, **attributes)
+    if name == "split":
+        proto.graph.node[0].output.extend(["y1", "y2"])
+    other = rewritten(proto, repair_nodes)
+    assert not any(a.name == unread for node in other.graph.node for a in node.attribute)
+    for got, want in zip(*(ReferenceEvaluator(each).run(None, inputs) for each in (other, proto)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_a_repair_spreads_axes(name: str) -> None:
+    """Over all axes of the operator, for which TVM's importer takes what it reads."""
+    op, inputs, constants, attributes = CONSTANTS[name]
+    proto = model(op, inputs, 19, **attributes)
+    proto.graph.node[0].input.extend("" if n in ("", "_") else n for n in constants)
+    held = {n: v for n, v in constants.items() if n not in ("", "_")}
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(v), n) for n, v in held.items())
+    other = rewritten(proto, repair_nodes)
+    made = next(node for node in other.graph.node if node.op_type == op)
+    assert "axes" not in made.input and not any(a.name == "axes" for a in made.attribute)
+    (want,), (got,) = (ReferenceEvaluator(each).run(None, inputs) for each in (proto, other))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_a_dropout_in_training_stays_and_one_that_drops_nothing_goes() -> None:
+    def kinds(ratio: float) -> list[str]:
+        values = {"ratio": np.array(ratio, np.float32), "training": np.array(True)}
+        proto = model("Dropout", {"x": ones}, 13)
+        proto.graph.node[0].input.extend(values)
+        proto.graph.initializer.extend(onnx.numpy_helper.from_array(v, n) for n, v in values.items())
+        return [node.op_type for node in rewritten(proto, repair_nodes).graph.node]
+
+    assert kinds(0.5) == ["Dropout"]
+    assert kinds(0.0) == ["Identity"]
+
+
+def test_a_recurrent_network_with_its_batch_first_is_turned() -> None:
+    inputs = {"x": random(3, 4, 2), "w": random(1, 5, 2), "r": random(1, 5, 5)}
+    proto = model("RNN", inputs, 14, hidden_size=5, layout=1)
+    other = rewritten(proto, repair_nodes)
+    assert [node.op_type for node in other.graph.node] == ["Transpose", "RNN", "Transpose"]
+    assert not any(a.name == "layout" for a in other.graph.node[1].attribute)
+    shape = tuple(d.dim_value for d in infer_types(other, {})["y"].tensor_type.shape.dim)
+    assert shape == (3, 4, 1, 5)

@@ -134,7 +134,7 @@ class _Graph:
         self.heads = [self.entry(h) for h in graph["heads"]]
         attrs = graph["attrs"]
         self.shape = [tuple(s) for s in attrs["shape"][1]]
-        self.dtype = attrs["dltype"][1]
+        self.dtype = ["bool" if name == "uint1" else name for name in attrs["dltype"][1]]
         self.storage = attrs["storage_id"][1]
         self.node_of = [node for node in range(len(self.nodes)) for _ in self.outputs(node)]
 

@@ -29,7 +29,7 @@ UNLIKE = "give inputs of your own with --inputs: random values may meet a sharp 
 
 
 @click.command()
-@click.argument("source", metavar="MODEL")
+@click.argument("source", metavar="MODEL", default="")
 @shape_option
 @phone_options
 @records_option
@@ -38,17 +38,23 @@ UNLIKE = "give inputs of your own with --inputs: random values may meet a sharp 
     "--plan", "given", default="", metavar="PLAN",
     help="Check this on the phone: a plan file, cpu-only, gpu-only, or a library (.so) of MODEL.",
 )  # fmt: skip
+@click.option("--list", "listing", is_flag=True, help="Print which operators of ONNX are supported, and end.")
 @click.option("-i", "--inputs", type=FILE, help="An .npz file with one array for each input.  [default: samples]")
 @click.option("--rows", type=click.IntRange(1), default=20, show_default=True, help="Rows of the table.")
 @json_option
 def command(
-    source: str, shape: Any, phone: PhoneChoice, given: str, inputs: Path | None, rows: int, as_json: bool
-) -> None:
+    source: str, shape: Any, phone: PhoneChoice, given: str, listing: bool, inputs: Path | None, rows: int, as_json: bool,
+) -> None:  # fmt: skip
     """Compare MODEL, as it is imported, with the reference: the output of every operator, the worst first.
 
     That is computed on this computer; no phone is needed.  With --plan the network runs on the phone, and the table has
     what each operator adds to the error there.  Ends with exit code 4 where an output differs.
     """
+    if listing:
+        _list_operators(as_json)
+        return
+    if not source:
+        raise UsageError("no MODEL is named", next="name an .onnx or .tflite file or zoo:NAME, or give --list")
     from tvm_codl.cli.run import read_inputs
     from tvm_codl.frontend.load import load_model
     from tvm_codl.measure.checked_import import check_import
@@ -133,3 +139,18 @@ def _judge(found: PlanCheck, name: str, given: str) -> None:
             "see which processor it is with --plan cpu-only and --plan gpu-only, and plan again: tvm-codl plan MODEL",
         )
     talk(f"{name}: the answer on the phone is the reference's, to {found.max_rel_err:.1e}")
+
+
+def _list_operators(as_json: bool) -> None:
+    from rich.table import Table
+
+    from tvm_codl.frontend.support_table import support_table, types
+
+    rows = support_table()
+    if as_json:
+        print_json({"types": types(), "operators": rows})
+        return
+    table = Table("operator", "since", "support", "remarks", title=f"ONNX operators, of {', '.join(types())}")
+    for row in rows:
+        table.add_row(row.operator, str(row.since), row.support, row.remarks)
+    print_table(table)

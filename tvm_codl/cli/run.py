@@ -66,8 +66,9 @@ def command(
             assert prepared is not None
             plan = plan or session.plan(prepared, budget)
             check_settings(plan.settings, session.profile)
-            library = session.library(prepared, plan)
-        module = session.open(library)
+            module = session.open_plan(prepared, plan)
+        else:
+            module = session.open(library)
         ports = [(port.name, port.shape, port.dtype) for port in module.inputs]
         values = given_inputs if given_inputs is not None else _fill(ports, fill_mode)
         results = dict(zip((port.name for port in module.outputs), module.run(values), strict=True))

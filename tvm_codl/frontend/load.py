@@ -16,7 +16,9 @@ from tvm_codl.frontend import zoo
 from tvm_codl.frontend.interpreter import tflite_outputs
 from tvm_codl.frontend.onnx_constants import prepare_constants
 from tvm_codl.frontend.onnx_file import CHECK, input_dtype, input_shapes, read_onnx, real_inputs
-from tvm_codl.frontend.onnx_functions import expand_functions
+from tvm_codl.frontend.onnx_fold import fold_constants
+from tvm_codl.frontend.onnx_functions import expand_functions, opset_of
+from tvm_codl.frontend.onnx_import import from_onnx
 from tvm_codl.frontend.onnx_quantised import expand_quantised
 from tvm_codl.frontend.onnx_repairs import repair_nodes
 from tvm_codl.frontend.onnx_support import check_support
@@ -28,8 +30,8 @@ from tvm_codl.relay.model import LoadedModel, Shape
 from tvm_codl.relay.pipeline import simplify
 
 ZOO_PREFIX = "zoo:"
-#: Functions are of functions, to this depth at most.
-FUNCTIONS = 4
+#: Functions are of functions, and a shape that is folded may make others constant: to this depth at most.
+ROUNDS = 8
 
 
 def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> LoadedModel:
@@ -72,15 +74,15 @@ def import_onnx(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path: Path)
         types = infer_types(proto, shapes)
         if expand_quantised(proto, types):
             types = infer_types(proto, shapes)
-        for _ in range(FUNCTIONS):
-            if not expand_functions(proto, types):
+        for _ in range(ROUNDS):
+            expanded, folded = expand_functions(proto, types), fold_constants(proto, types)
+            if not (expanded or folded):
                 break
             types = infer_types(proto, shapes)
-        check_support(proto, types, path)
         repair_nodes(proto, types)
-        prepare_constants(proto, shapes, path)
-        # freeze_params=True compiles a kernel for every weight: several times slower than binding.
-        module, weights = relay.frontend.from_onnx(proto, shape=dict(shapes), freeze_params=False)
+        check_support(proto, types, path)
+        prepare_constants(proto, types)
+        module, weights = from_onnx(proto, shapes, opset_of(proto))
         module["main"] = relay.build_module.bind_params_by_name(module["main"], weights)
         return simplify(module)
     except CodlError:

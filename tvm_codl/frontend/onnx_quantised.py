@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from tvm_codl.frontend.onnx_repairs import Types, attributes_of, element_type, shape_of
+from tvm_codl.frontend.onnx_types import Types, attributes_of, element_type, shape_of
 
 _MICROSOFT = "com.microsoft"
 #: Of zero points that are not written; uint8 for all others.
@@ -86,7 +86,7 @@ def expand_quantised(proto: onnx.ModelProto, types: Types) -> bool:
     nodes: list[onnx.NodeProto] = []
     replaced = False
     for node in proto.graph.node:
-        rewrite = _TABLE.get(node.op_type)
+        rewrite = QUANTISED.get(node.op_type)
         if rewrite is None or not _has_constant_scales(node, constants):
             nodes.append(node)
         else:
@@ -164,7 +164,7 @@ def _plain(nodes: _Nodes) -> list[onnx.NodeProto]:
     return nodes.made
 
 
-_TABLE: dict[str, Callable[[_Nodes], list[onnx.NodeProto]]] = {
+QUANTISED: dict[str, Callable[[_Nodes], list[onnx.NodeProto]]] = {
     "QGemm": _gemm,
     "QLinearAdd": _binary("Add"),
     "QLinearAveragePool": _pool("AveragePool"),

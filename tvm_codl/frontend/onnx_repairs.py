@@ -2,53 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from tvm_codl.relay.model import Shape
+from tvm_codl.frontend.onnx_fold import Constants, constant_node, small_constants
+from tvm_codl.frontend.onnx_refusals import drops_at_random
+from tvm_codl.frontend.onnx_types import Types, attributes_of, element_type, shape_of
 
 #: Attributes that change nothing in what is run here: the seed of a Dropout that drops nothing, what becomes of
 #: numbers too large for eight bits of a float (such casts are refused).
 IDLE = {"Cast": ("saturate",), "CastLike": ("saturate",), "QuantizeLinear": ("saturate",), "Dropout": ("seed",)}
 #: Windows whose padding TVM computes while the network runs.
-_WINDOWS = ("Conv", "MaxPool", "AveragePool", "LpPool")
+WINDOWS = ("Conv", "MaxPool", "AveragePool", "LpPool")
 
-Types = Mapping[str, onnx.TypeProto]
+
+#: What takes a node's place.
+Repair = Callable[[onnx.NodeProto, Types, Constants], list[onnx.NodeProto]]
 
 
 def repair_nodes(proto: onnx.ModelProto, types: Types) -> None:
     """Changes ``proto``; ``types`` has those of its values."""
     nodes: list[onnx.NodeProto] = []
+    constants = small_constants(proto.graph)
     for node in proto.graph.node:
         kept = [a for a in node.attribute if a.name not in IDLE.get(node.op_type, ())]
         del node.attribute[:]
         node.attribute.extend(kept)
-        if node.op_type in _WINDOWS:
+        if node.op_type in WINDOWS:
             _pad_explicitly(node, types)
-        repair = _REPAIRS.get(node.op_type)
-        nodes.extend(repair(node, types) if repair else [node])
+        repair = REPAIRS.get(node.op_type)
+        nodes.extend(repair(node, types, constants) if repair else [node])
     del proto.graph.node[:]
     proto.graph.node.extend(nodes)
-
-
-def shape_of(name: str, types: Types) -> Shape | None:
-    """A value's shape, where it is known."""
-    tensor = types[name].tensor_type if name in types else None
-    if tensor is None or not tensor.HasField("shape") or not all(d.HasField("dim_value") for d in tensor.shape.dim):
-        return None
-    return tuple(dim.dim_value for dim in tensor.shape.dim)
-
-
-def element_type(name: str, types: Types) -> int:
-    """0 where it is not known."""
-    return types[name].tensor_type.elem_type if name in types else 0
-
-
-def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
-    return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
 
 
 def _pad_explicitly(node: onnx.NodeProto, types: Types) -> None:
@@ -73,7 +61,7 @@ def _pad_explicitly(node: onnx.NodeProto, types: Types) -> None:
     node.attribute.extend([*kept, helper.make_attribute("pads", [*low, *high])])
 
 
-def _trilu(node: onnx.NodeProto, types: Types) -> list[onnx.NodeProto]:
+def _trilu(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
     """TVM takes the number of a diagonal only as a tensor without axes."""
     if len(node.input) < 2 or shape_of(node.input[1], types) != (1,):
         return [node]
@@ -83,7 +71,7 @@ def _trilu(node: onnx.NodeProto, types: Types) -> list[onnx.NodeProto]:
     return [squeeze, node]
 
 
-def _cast(node: onnx.NodeProto, types: Types) -> list[onnx.NodeProto]:
+def _cast(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
     """From float64 to float16 by way of float32: LLVM's own conversion is not in the libraries that it links to."""
     source = element_type(node.input[0], types)
     if source != TensorProto.DOUBLE or attributes_of(node).get("to") != TensorProto.FLOAT16:
@@ -94,12 +82,13 @@ def _cast(node: onnx.NodeProto, types: Types) -> list[onnx.NodeProto]:
     return [first, node]
 
 
-def _cast_like(node: onnx.NodeProto, types: Types) -> list[onnx.NodeProto]:
+def _cast_like(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
     to = element_type(node.input[1], types)
-    return _cast(helper.make_node("Cast", node.input[:1], node.output, node.name, to=to), types) if to else [node]
+    made = helper.make_node("Cast", node.input[:1], node.output, node.name, to=to)
+    return _cast(made, types, constants) if to else [node]
 
 
-def _grid_sample(node: onnx.NodeProto, types: Types) -> list[onnx.NodeProto]:
+def _grid_sample(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
     """TVM knows the names of operator set 16 only."""
     for attribute in node.attribute:
         if attribute.name == "mode":
@@ -107,9 +96,136 @@ def _grid_sample(node: onnx.NodeProto, types: Types) -> list[onnx.NodeProto]:
     return [node]
 
 
-_REPAIRS: dict[str, Callable[[onnx.NodeProto, Types], list[onnx.NodeProto]]] = {
+def _dropout(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
+    """Dropout that drops nothing; TVM knows no ratio that is an input, and no mask."""
+    if drops_at_random(node, types, constants):
+        return [node]
+    made = [helper.make_node("Identity", node.input[:1], node.output[:1], node.name)]
+    shape = shape_of(node.input[0], types)
+    if len(node.output) > 1 and node.output[1] and shape is not None:
+        made.append(constant_node(node.output[1], np.ones(shape, bool)))
+    return made
+
+
+def _split(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
+    """Parts of unequal size, as sizes: ``num_outputs`` of operator set 18, which TVM takes for equal ones."""
+    attributes, shape = attributes_of(node), shape_of(node.input[0], types)
+    if "num_outputs" not in attributes:
+        return [node]
+    count, axis = attributes["num_outputs"], attributes.get("axis", 0)
+    name = f"{node.output[0]}.sizes"
+    if shape is None or len(node.output) != count:
+        return [node]
+    part = -(-shape[axis] // count)
+    sizes = np.array([*[part] * (count - 1), shape[axis] - part * (count - 1)], np.int64)
+    made = helper.make_node("Split", [node.input[0], name], node.output, node.name, axis=axis)
+    return [constant_node(name, sizes), made]
+
+
+def _pad(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
+    """Padding of some axes, as that of all: TVM does not read the axes."""
+    shape = shape_of(node.input[0], types)
+    if len(node.input) < 4 or shape is None or not {node.input[1], node.input[3]} <= constants.keys():
+        return [node]
+    name, count = f"{node.output[0]}.pads", len(shape)
+    pads, full = constants[node.input[1]], np.zeros(2 * count, np.int64)
+    axes = [int(axis) % count for axis in constants[node.input[3]]]
+    full[axes], full[[count + axis for axis in axes]] = pads[: len(axes)], pads[len(axes) :]
+    made = helper.make_node("Pad", [node.input[0], name, *node.input[2:3]], node.output, node.name)
+    made.attribute.extend(node.attribute)
+    return [constant_node(name, full), made]
+
+
+def _resize(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
+    """A resize of some axes, or one that keeps the ratio of its sides, as one of all axes: TVM reads neither."""
+    attributes, shape = attributes_of(node), shape_of(node.input[0], types)
+    policy = attributes.get("keep_aspect_ratio_policy", b"stretch")
+    if shape is None or not ("axes" in attributes or policy != b"stretch"):
+        return [node]
+    axes = [axis % len(shape) for axis in attributes.get("axes", range(len(shape)))]
+    roi, scales, sizes = ([*node.input, "", "", ""][place] for place in (1, 2, 3))
+    given = constants.get(scales or sizes)
+    if given is None or (roi and roi not in constants):
+        return [node]
+    made: dict[str, np.ndarray] = {}
+    if roi and constants[roi].size:
+        starts, ends = np.split(constants[roi], 2)
+        made["roi"] = np.concatenate(
+            [_spread(starts, axes, [0.0] * len(shape)), _spread(ends, axes, [1.0] * len(shape))]
+        )
+    if sizes and policy == b"stretch":
+        made["sizes"] = _spread(given, axes, shape)
+    else:
+        ratios = given / [shape[axis] for axis in axes] if sizes else given
+        if sizes:
+            ratios = np.full(len(axes), ratios.min() if policy == b"not_larger" else ratios.max())
+        made["scales"] = _spread(ratios, axes, [1.0] * len(shape)).astype(np.float32)
+    names = {what: f"{node.output[0]}.{what}" for what in made}
+    inputs = [node.input[0], *(names.get(what, "") for what in ("roi", "scales", "sizes"))]
+    whole = helper.make_node("Resize", inputs, node.output, node.name)
+    whole.attribute.extend(a for a in node.attribute if a.name not in ("axes", "keep_aspect_ratio_policy"))
+    return [*(constant_node(names[what], value) for what, value in made.items()), whole]
+
+
+def _spread(values: np.ndarray, axes: Sequence[int], rest: Sequence[float]) -> np.ndarray:
+    whole = np.array(rest, values.dtype)
+    whole[list(axes)] = values
+    return whole
+
+
+def _lp_pool(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
+    """The root of a sum of powers of absolute values; TVM leaves out the absolute values."""
+    attributes = attributes_of(node)
+    power, window = attributes.get("p", 2), attributes["kernel_shape"]
+    kind = helper.tensor_dtype_to_np_dtype(element_type(node.input[0], types) or TensorProto.FLOAT)
+    base = node.output[0]
+    names = [f"{base}.{what}" for what in ("absolute", "p", "powers", "mean", "count", "sum", "root")]
+    absolute, exponent, powers, mean, count, total, root = names
+    pool = helper.make_node("AveragePool", [powers], [mean], node.name, count_include_pad=1)
+    pool.attribute.extend(a for a in node.attribute if a.name != "p")
+    return [
+        helper.make_node("Abs", node.input, [absolute]),
+        constant_node(exponent, np.array(power, kind)),
+        helper.make_node("Pow", [absolute, exponent], [powers]),
+        pool,
+        constant_node(count, np.array(np.prod(window), kind)),
+        helper.make_node("Mul", [mean, count], [total]),
+        constant_node(root, np.array(1 / power, kind)),
+        helper.make_node("Pow", [total, root], node.output),
+    ]
+
+
+def _batch_first(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
+    """A recurrent network whose batch comes first, between transpositions: TVM's own fail."""
+    if not attributes_of(node).get("layout"):
+        return [node]
+    made = onnx.NodeProto()
+    made.CopyFrom(node)
+    del made.attribute[:]
+    made.attribute.extend(a for a in node.attribute if a.name != "layout")
+    before, after = [], []
+    for place, perm in ((0, [1, 0, 2]), (5, [1, 0, 2]), (6, [1, 0, 2])):
+        if len(node.input) > place and node.input[place]:
+            made.input[place] = f"{node.output[-1]}.in{place}"
+            before.append(helper.make_node("Transpose", [node.input[place]], [made.input[place]], perm=perm))
+    for place, perm in ((0, [2, 0, 1, 3]), (1, [1, 0, 2]), (2, [1, 0, 2])):
+        if len(node.output) > place and node.output[place]:
+            made.output[place] = f"{node.output[place]}.batch_second"
+            after.append(helper.make_node("Transpose", [made.output[place]], [node.output[place]], perm=perm))
+    return [*before, made, *after]
+
+
+REPAIRS: dict[str, Repair] = {
     "Cast": _cast,
     "CastLike": _cast_like,
+    "Dropout": _dropout,
+    "GRU": _batch_first,
     "GridSample": _grid_sample,
+    "LSTM": _batch_first,
+    "LpPool": _lp_pool,
+    "Pad": _pad,
+    "RNN": _batch_first,
+    "Resize": _resize,
+    "Split": _split,
     "Trilu": _trilu,
 }

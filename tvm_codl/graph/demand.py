@@ -68,7 +68,10 @@ def _ask(operator: Operator, graph: OpGraph, node: Node, need: Slab) -> Answer:
     row = RULES.get(node.op)
     if row is None or len(node.results) != 1:
         raise NoSplit(f"{node.op} has no split rule")
-    return row.split(Case(node.op, node.attrs, _arg_shapes(operator, node, graph), node.results[0]), need)
+    answer = row.split(Case(node.op, node.attrs, _arg_shapes(operator, node, graph), node.results[0]), need)
+    if not answer.attrs.keys() <= node.attrs.keys():  # they are kept in a form that no rule can change
+        raise NoSplit(f"{node.op} has attributes without a plain form")
+    return answer
 
 
 def _arg_shapes(operator: Operator, node: Node, graph: OpGraph) -> tuple[Shape, ...]:

@@ -21,7 +21,7 @@ from tvm_codl.measure.choices import check_settings
 from tvm_codl.measure.context import Context
 from tvm_codl.measure.interleave import calm_down, rounds
 from tvm_codl.measure.measurer import Measurer
-from tvm_codl.measure.plan_libraries import libraries_for, open_library
+from tvm_codl.measure.plan_libraries import libraries_for, open_runnable
 from tvm_codl.measure.planning import make_plan
 from tvm_codl.measure.probe import Probe, whole_probes
 from tvm_codl.measure.worker import open_remote
@@ -155,9 +155,8 @@ def bench(
         log(f"not run on the {on} alone: {why}")
     singles = [on for on in PROCESSORS if on not in operators.unable]
     plans: dict[str, Plan] = {on: uniform_plan(prepared.graph, on, prepared.name) for on in singles}
-    plans["coexec"] = plan
-    paths = libraries_for(prepared, plans, context.tools, log)
-    modules = {name: open_library(path, context.phone) for name, path in paths.items()}
+    plans, modules = open_runnable(prepared, {**plans, "coexec": plan}, context)
+    plan, paths = plans["coexec"], libraries_for(prepared, plans, context.tools, log)
     inputs = prepared.model.sample_inputs()
     wanted = reference_outputs(prepared.model, inputs)
     allowed = {"coexec": FLOAT16_TOLERANCE} if plan.settings.gpu_float == "float16" else {}

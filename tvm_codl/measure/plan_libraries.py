@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from tvm_codl.errors import CodlError, DeviceError, UserError
 from tvm_codl.kernels.toolchain import Toolchain
 from tvm_codl.measure.choices import check_settings
 from tvm_codl.measure.context import Context, Log
+from tvm_codl.measure.runnable import runnable
 from tvm_codl.measure.worker import open_remote
 from tvm_codl.paths import cache_dir
 from tvm_codl.plan.adaptive import StatePlan
@@ -30,14 +31,27 @@ from tvm_codl.runtime.comodule import CoModule
 
 
 def build_library(
-    prepared: Prepared, plan: Plan, profile: DeviceProfile, tools: Toolchain, out: Path, log: Log = lambda _: None
+    prepared: Prepared,
+    plan: Plan,
+    profile: DeviceProfile,
+    tools: Toolchain,
+    out: Path,
+    log: Log = lambda _: None,
+    open: Callable[[Path], object] = lambda path: None,
 ) -> Path:
-    """Builds one ``.so`` at ``out`` for a phone of that profile.
+    """Builds one ``.so`` at ``out`` for a phone of that profile; what one processor's compiler rejects goes to the other.
 
-    Raises :class:`UserError` for settings that the phone cannot do, and where TVM does not compile the network.
+    ``open`` opens a library on the phone, where its compiler shall be asked too.  Raises :class:`UserError` for settings that the phone cannot do, and where TVM does not compile the network.
     """
     check_settings(plan.settings, profile)
-    path = _build(prepared, plan, tools, out)
+    path = out
+
+    def build_it(plans: Mapping[str, Plan]) -> None:
+        nonlocal path
+        path = _build(prepared, plans[""], tools, out)
+        open(path)
+
+    runnable(prepared, {"": plan}, profile, tools, log, build_it, open)
     log(f"built {path.name} ({path.stat().st_size / 1e6:.0f} MB)")
     return path
 
@@ -127,9 +141,26 @@ def libraries_for(prepared: Prepared, plans: Mapping[str, Plan], tools: Toolchai
 
 
 def open_plans(prepared: Prepared, plans: Mapping[str, Plan], context: Context) -> dict[str, CoModule]:
-    """The libraries of plans, by the plans' names, ready to run on the phone."""
-    paths = libraries_for(prepared, plans, context.tools, context.log)
-    return {name: open_library(path, context.phone) for name, path in paths.items()}
+    """:func:`open_runnable`'s libraries."""
+    return open_runnable(prepared, plans, context)[1]
+
+
+def open_runnable(
+    prepared: Prepared, plans: Mapping[str, Plan], context: Context
+) -> tuple[dict[str, Plan], dict[str, CoModule]]:
+    """The plans as they run on the phone, what one processor's compiler rejects on the other (:func:`.runnable`), and their
+    libraries, ready to run; both by the plans' names."""
+    modules: dict[str, CoModule] = {}
+
+    def attempt(placed: Mapping[str, Plan]) -> None:
+        paths = libraries_for(prepared, placed, context.tools, context.log)
+        modules.update({name: open_library(path, context.phone) for name, path in paths.items()})
+
+    def open(path: Path) -> CoModule:
+        return open_library(path, context.phone)
+
+    placed = runnable(prepared, plans, context.profile, context.tools, context.log, attempt, open)
+    return placed, modules
 
 
 def open_library(path: Path, phone: Any, sharing: str = "auto") -> CoModule:

@@ -19,7 +19,7 @@ from tvm_codl.errors import CheckFailed
 from tvm_codl.measure.checked_kernels import Fault
 from tvm_codl.measure.context import Context, Log
 from tvm_codl.measure.interleave import RUNS, calm_down, rounds, start
-from tvm_codl.measure.plan_libraries import open_plans
+from tvm_codl.measure.plan_libraries import open_runnable
 from tvm_codl.measure.sound_plans import Soundness
 from tvm_codl.plan.candidates import PROCESSORS
 from tvm_codl.plan.measured import calibrate_network, record_of
@@ -73,7 +73,12 @@ def validate(
             log(f"not tried on the {on} alone, which does not run every operator")
     log(f"validating on the phone: {origins(shortlist) or 'each processor alone'}")
     plans = {**singles, **{each.origin: each.plan for each in shortlist}}
-    modules = open_plans(prepared, plans, context)
+    placed_plans, modules = open_runnable(prepared, plans, context)
+    for name, placed in placed_plans.items():
+        if placed.placements != plans[name].placements:
+            again = problem.place(placed.placements, "what does not compile for one processor is on the other")
+            plans[name] = msgspec.structs.replace(again, settings=placed.settings)
+            singles.pop(name, None)
     start(modules, prepared.model.sample_inputs())
     predicted = {name: plan.predicted_ms for name, plan in plans.items()}
     result = halve_successively(

@@ -17,8 +17,10 @@ def to_plain(call: relay.Call) -> dict[str, Any]:
     if call.attrs is None:
         return {}
     try:
-        plain = {str(key): _plain(call.attrs[key]) for key in call.attrs.keys()}  # noqa: SIM118 (no iteration)
-        if tvm.ir.structural_equal(from_plain(call.op.name, plain), call.attrs):
+        plain = _as_plain(call.attrs)
+        made = from_plain(call.op.name, plain)
+        # Extents and indices of 64 bits become such of 32, in which Relay's types are equal.
+        if tvm.ir.structural_equal(made, call.attrs) or _as_plain(made) == plain:
             return plain
     except (AttributeError, TypeError, ValueError, tvm.TVMError):
         pass
@@ -33,6 +35,10 @@ def from_plain(op: str, plain: dict[str, Any]) -> tvm.ir.Attrs | None:
     if not kind or not plain:
         return None
     return tvm.ir.make_node(kind, **plain)
+
+
+def _as_plain(attrs: Any) -> dict[str, Any]:
+    return {str(key): _plain(attrs[key]) for key in attrs.keys()}  # noqa: SIM118 (no iteration)
 
 
 def _plain(value: Any) -> Any:

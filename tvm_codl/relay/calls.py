@@ -51,6 +51,12 @@ def tensor_type(kind: relay.Type) -> tuple[tuple[int, ...], str]:
             f"shape {kind.shape}",
             "give the input shapes with --shape; leave out what selects by values (NonMaxSuppression)",
         )
+    if any(int(extent) == 0 for extent in kind.shape):
+        raise UserError(
+            "the network has a tensor without elements",
+            f"shape {kind.shape}",
+            "give the input other shapes with --shape, or export the model without what is empty",
+        )
     return tuple(int(extent) for extent in kind.shape), str(kind.dtype)
 
 

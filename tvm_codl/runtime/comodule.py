@@ -10,12 +10,14 @@ import msgspec
 import numpy as np
 import tvm
 
-from tvm_codl.errors import DeviceError, UserError
+from tvm_codl.errors import DeviceError, KernelRejected, UserError
 from tvm_codl.records.settings import DEFAULT, Settings
 from tvm_codl.runtime.about import About, MemoryBytes, PortInfo
 from tvm_codl.runtime.error_text import last_line
 
 DEVICE = 0  # the number of the OpenCL device
+#: What TVM says where a device's compiler rejects a kernel (src/runtime/opencl/opencl_module.cc).
+NOT_BUILT = ("failed to build the program", "CL_INVALID_PROGRAM_EXECUTABLE", "CL_BUILD_PROGRAM_FAILURE")
 #: Bytes of a network that leaves nothing in any phone's caches between two runs.
 LARGE_NETWORK = 64 << 20
 
@@ -47,7 +49,8 @@ class CoModule:
 
     ``module`` is the loaded library (``tvm.runtime.load_module`` here, ``remote.load_module`` over RPC) and ``cpu``
     that side's CPU device.  ``sharing`` is auto, svm, mapped or copied.
-    Raises :class:`UserError` for a library that is none of ours, :class:`DeviceError` where the device refuses it.
+    Raises :class:`UserError` for a library that is none of ours, :class:`DeviceError` where the device refuses it,
+    :class:`KernelRejected` where its OpenCL compiler does.
     """
 
     def __init__(self, module: tvm.runtime.Module, cpu: Any, sharing: str = "auto") -> None:
@@ -63,7 +66,8 @@ class CoModule:
         try:
             self._executor = module["create"](DEVICE, sharing)
         except tvm.error.TVMError as error:
-            raise DeviceError("the device cannot run this library", last_line(error), "tvm-codl doctor") from error
+            kind = KernelRejected if any(words in str(error) for words in NOT_BUILT) else DeviceError
+            raise kind("the device cannot run this library", last_line(error), "tvm-codl doctor") from error
         self._library, self._cpu = module, cpu
         self.settings = DEFAULT
         self.apply(settings)

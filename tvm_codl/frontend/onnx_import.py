@@ -1,0 +1,82 @@
+"""TVM's importer of ONNX, with converters of our own where TVM's are slow, wrong or missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import tvm
+from tvm import relay
+from tvm.relay.frontend import onnx as stock
+from tvm.relay.frontend.common import infer_shape
+
+from tvm_codl.relay.model import Shape
+
+#: Relay of a node's inputs (None for one that is left out) and attributes; None leaves the node to TVM.
+Converter = Callable[[Sequence[Any], Mapping[str, Any]], Any]
+
+
+def from_onnx(proto: onnx.ModelProto, shapes: Mapping[str, Shape], opset: int) -> tuple[tvm.IRModule, dict[str, Any]]:
+    """The network as Relay with its weights as parameters, and these by name.
+
+    Weights that were constants at once (``freeze_params``) would cost a compiled kernel each.
+    """
+    with _Importer(dict(shapes), "float32", False, op_type_dict={}) as importer:
+        module, weights = importer.from_onnx(proto.graph, opset)
+    return module, weights
+
+
+class _Importer(stock.GraphProto):
+    def __enter__(self) -> _Importer:
+        super().__enter__()
+        return self
+
+    def _convert_operator(self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int) -> Any:
+        convert = CONVERTERS.get(op_name)
+        made = convert(list(inputs), attrs) if convert else None
+        return super()._convert_operator(op_name, inputs, attrs, opset) if made is None else made
+
+
+def _matmul(inputs: Sequence[Any], attrs: Mapping[str, Any]) -> relay.Expr | None:
+    """TVM works the shapes out by kernels that it compiles as it imports, which takes seconds."""
+    a, b = inputs
+    shapes = tuple(infer_shape(a)), tuple(infer_shape(b))
+    of_a, of_b = shapes
+    if max(len(of_a), len(of_b)) < 3 or not all(isinstance(n, int) and n for n in of_a + of_b):
+        return None
+    rows, columns = of_a[-2:-1], of_b[-1:] if len(of_b) > 1 else ()
+    if len(of_a) == 1:
+        a, of_a = relay.reshape(a, (1, *of_a)), (1, *of_a)
+    if len(of_b) == 2:
+        product = relay.nn.dense(relay.reshape(a, (-1, of_a[-1])), relay.transpose(b))
+        return relay.reshape(product, (*of_a[:-2], *rows, *columns))
+    if len(of_b) == 1:
+        b, of_b = relay.reshape(b, (*of_b, 1)), (*of_b, 1)
+    batch = tuple(int(n) for n in np.broadcast_shapes(of_a[:-2], of_b[:-2]))
+    given = []
+    for each, shape in ((a, of_a), (b, of_b)):
+        if int(np.prod(shape[:-2])) != int(np.prod(batch)):
+            each = relay.broadcast_to(each, (*batch, *shape[-2:]))
+        given.append(relay.reshape(each, (-1, *shape[-2:])))
+    product = relay.nn.batch_matmul(given[0], relay.transpose(given[1], [0, 2, 1]))
+    return relay.reshape(product, (*batch, *rows, *columns))
+
+
+def _grid_sample(inputs: Sequence[Any], attrs: Mapping[str, Any]) -> relay.Expr | None:
+    """Of volumes: TVM takes the grid for one of images."""
+    data, grid = inputs
+    if len(infer_shape(data)) != 5:
+        return None
+    return relay.image.grid_sample(
+        data,
+        relay.transpose(grid, (0, 4, 1, 2, 3)),
+        attrs.get("mode", b"bilinear").decode(),
+        layout="NCDHW",
+        padding_mode=attrs.get("padding_mode", b"zeros").decode(),
+        align_corners=bool(attrs.get("align_corners", 0)),
+    )
+
+
+CONVERTERS: dict[str, Converter] = {"GridSample": _grid_sample, "MatMul": _matmul}
