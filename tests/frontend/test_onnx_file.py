@@ -8,7 +8,7 @@ from onnx import helper
 
 from tests.frontend.onnx_models import save
 from tvm_codl.errors import UserError
-from tvm_codl.frontend.onnx_file import input_shapes, read_onnx
+from tvm_codl.frontend.onnx_file import input_shapes, output_names, read_onnx
 
 RELU = (helper.make_node("Relu", ["x"], ["y"]),)
 
@@ -64,3 +64,15 @@ def test_missing_external_weights_are_named(tmp_path: Path) -> None:
     path.write_bytes(proto.SerializeToString())
     with pytest.raises(UserError, match="cannot be read"):
         read_onnx(path)
+
+
+def test_all_outputs_that_are_no_tensors_are_named(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.onnx", RELU, [2], [2])
+    proto = read_onnx(path)
+    assert output_names(proto) == ("y",)
+    kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [2]))
+    optional = helper.make_optional_type_proto(kind)
+    proto.graph.output.extend([helper.make_value_info("list", kind), helper.make_value_info("maybe", optional)])
+    with pytest.raises(UserError) as raised:
+        output_names(proto)
+    assert "'list'" in raised.value.evidence and "'maybe'" in raised.value.evidence

@@ -163,3 +163,24 @@ def test_a_recurrent_network_with_its_batch_first_is_turned() -> None:
     assert not any(a.name == "layout" for a in other.graph.node[1].attribute)
     shape = tuple(d.dim_value for d in infer_types(other, {})["y"].tensor_type.shape.dim)
     assert shape == (3, 4, 1, 5)
+
+
+@pytest.mark.parametrize("coordinates", ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
+@pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+@pytest.mark.parametrize(
+    ("what", "value"), [("sizes", [1, 1, 7, 3]), ("scales", [1, 1, 1.7, 0.6]), ("scales", [1, 1, 2, 3])]
+)
+def test_nearest_neighbours_are_onnxs(coordinates: str, rounding: str, what: str, value: list[float]) -> None:
+    inputs = {"x": random(1, 1, 2, 5)}
+    proto = model("Resize", inputs, 19, coordinate_transformation_mode=coordinates, nearest_mode=rounding)
+    proto.graph.node[0].input.extend(["", "", what] if what == "sizes" else ["", what])
+    kind = np.int64 if what == "sizes" else np.float32
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(value, kind), what))
+    other = rewritten(proto, repair_nodes)
+    plain = value == [1, 1, 2, 3] and (coordinates, rounding) in {
+        ("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil"),
+        ("pytorch_half_pixel", "round_prefer_floor"), ("pytorch_half_pixel", "round_prefer_ceil"),
+    }  # fmt: skip
+    assert ("Resize" in {node.op_type for node in other.graph.node}) == plain
+    (want,), (got,) = (ReferenceEvaluator(each).run(None, inputs) for each in (proto, other))
+    np.testing.assert_array_equal(got, want)

@@ -202,3 +202,14 @@ def test_attributes_survive_as_json() -> None:
         plain = to_plain(call)
         assert tvm.ir.structural_equal(from_plain(call.op.name, plain), call.attrs)
     assert "tvm_json" in to_plain(calls[-1])
+
+
+def test_extents_of_64_bits_are_plain_numbers() -> None:
+    """Of another form no split rule can change them, and each part of a split would be the whole."""
+    x = relay.var("x", shape=(3, 1))
+    call = relay.broadcast_to(x, [tvm.tir.IntImm("int64", extent) for extent in (2, 3, 6)])
+    assert to_plain(call)["shape"] == [2, 3, 6]
+    graph, weights, _ = extract(tvm.IRModule.from_expr(relay.Function([x], call)))
+    (operator,) = graph.operators
+    part = piece(operator, graph, next(name for name, axis in axes(operator, graph).items() if axis.extent == 6), 0, 4)
+    assert sorted(int(n) for n in piece_function(part, weights, ["float32"]).ret_type.shape) == [2, 3, 4]

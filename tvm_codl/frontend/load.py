@@ -15,7 +15,7 @@ from tvm_codl.errors import CodlError, UserError
 from tvm_codl.frontend import zoo
 from tvm_codl.frontend.interpreter import tflite_outputs
 from tvm_codl.frontend.onnx_constants import prepare_constants
-from tvm_codl.frontend.onnx_file import CHECK, input_dtype, input_shapes, read_onnx, real_inputs
+from tvm_codl.frontend.onnx_file import CHECK, input_dtype, input_shapes, output_names, read_onnx, real_inputs
 from tvm_codl.frontend.onnx_fold import fold_constants
 from tvm_codl.frontend.onnx_functions import expand_functions, opset_of
 from tvm_codl.frontend.onnx_import import from_onnx
@@ -59,7 +59,7 @@ def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> Loaded
     fixed = input_shapes(proto, given, path)
     dtypes = {value.name: input_dtype(value) for value in real_inputs(proto)}
     inputs = tuple((key, shape, dtypes[key]) for key, shape in fixed.items())
-    outputs = tuple(value.name for value in proto.graph.output)
+    outputs = output_names(proto)
     reference = functools.partial(run_onnx, path)
     return LoadedModel(name, inputs, outputs, import_onnx(proto, fixed, path), reference, sample, path=path)
 

@@ -57,6 +57,17 @@ def input_dtype(value: onnx.ValueInfoProto) -> str:
     return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)))
 
 
+def output_names(proto: onnx.ModelProto) -> tuple[str, ...]:
+    """Raises :class:`UserError` that names the outputs which are no tensors."""
+    others = {value.name: value.type.WhichOneof("value") for value in proto.graph.output}
+    strange = [f"{name!r} is {kind}" for name, kind in others.items() if kind not in ("tensor_type", None)]
+    if strange:
+        raise UserError(
+            f"{len(strange)} outputs are no tensors", "; ".join(strange), "export the model with tensors as outputs"
+        )
+    return tuple(others)
+
+
 def _dimensions(value: onnx.ValueInfoProto) -> list[tuple[int | None, str]]:
     """For each axis its size, or None if dynamic, and its label."""
     dims: list[tuple[int | None, str]] = []

@@ -100,13 +100,15 @@ def _resize(node: onnx.NodeProto, types: Types, constants: Constants) -> str:
     attributes = attributes_of(node)
     if attributes.get("antialias"):
         return "antialias: TVM leaves it out"
-    if attributes.get("coordinate_transformation_mode") == b"align_corners":
-        return ""
+    shape, made = (shape_of(name, types) for name in (node.input[0], node.output[0]))
+    if attributes.get("coordinate_transformation_mode") == b"align_corners" and any(
+        after == 1 < before for before, after in zip(shape or (), made or (), strict=False)
+    ):
+        return "align_corners, and a size of 1: TVM divides by 0"
     place = 2 if node.op_type == "Resize" and len(node.input) > 2 else 1
     name = node.input[place] if len(node.input) > place else ""
     given = constants.get(name) if name else attributes.get("scales")
     scales = None if given is None else np.asarray(given, np.float64).reshape(-1)
-    shape = shape_of(node.input[0], types)
     if scales is None or not scales.size or shape is None or len(shape) != len(scales) or 0 in shape:
         return ""
     exact = np.asarray(shape) * scales
@@ -126,7 +128,7 @@ _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", 
 _RANDOM = (
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
 )  # fmt: skip
-_RESIZE = Refusal("antialias; scales that do not give whole sizes", _resize)
+_RESIZE = Refusal("antialias; of linear and cubic ones, scales that do not give whole sizes", _resize)
 
 #: By operator; checked once constants are folded, functions written out and nodes repaired.
 REFUSALS: dict[str, Refusal] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import onnx
@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 
 from tvm_codl.frontend.onnx_fold import Constants, constant_node, small_constants
 from tvm_codl.frontend.onnx_refusals import drops_at_random
+from tvm_codl.frontend.onnx_resize import resize
 from tvm_codl.frontend.onnx_types import Types, attributes_of, element_type, shape_of
 
 #: Attributes that change nothing in what is run here: the seed of a Dropout that drops nothing, what becomes of
@@ -136,43 +137,6 @@ def _pad(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.
     return [constant_node(name, full), made]
 
 
-def _resize(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
-    """A resize of some axes, or one that keeps the ratio of its sides, as one of all axes: TVM reads neither."""
-    attributes, shape = attributes_of(node), shape_of(node.input[0], types)
-    policy = attributes.get("keep_aspect_ratio_policy", b"stretch")
-    if shape is None or not ("axes" in attributes or policy != b"stretch"):
-        return [node]
-    axes = [axis % len(shape) for axis in attributes.get("axes", range(len(shape)))]
-    roi, scales, sizes = ([*node.input, "", "", ""][place] for place in (1, 2, 3))
-    given = constants.get(scales or sizes)
-    if given is None or (roi and roi not in constants):
-        return [node]
-    made: dict[str, np.ndarray] = {}
-    if roi and constants[roi].size:
-        starts, ends = np.split(constants[roi], 2)
-        made["roi"] = np.concatenate(
-            [_spread(starts, axes, [0.0] * len(shape)), _spread(ends, axes, [1.0] * len(shape))]
-        )
-    if sizes and policy == b"stretch":
-        made["sizes"] = _spread(given, axes, shape)
-    else:
-        ratios = given / [shape[axis] for axis in axes] if sizes else given
-        if sizes:
-            ratios = np.full(len(axes), ratios.min() if policy == b"not_larger" else ratios.max())
-        made["scales"] = _spread(ratios, axes, [1.0] * len(shape)).astype(np.float32)
-    names = {what: f"{node.output[0]}.{what}" for what in made}
-    inputs = [node.input[0], *(names.get(what, "") for what in ("roi", "scales", "sizes"))]
-    whole = helper.make_node("Resize", inputs, node.output, node.name)
-    whole.attribute.extend(a for a in node.attribute if a.name not in ("axes", "keep_aspect_ratio_policy"))
-    return [*(constant_node(names[what], value) for what, value in made.items()), whole]
-
-
-def _spread(values: np.ndarray, axes: Sequence[int], rest: Sequence[float]) -> np.ndarray:
-    whole = np.array(rest, values.dtype)
-    whole[list(axes)] = values
-    return whole
-
-
 def _lp_pool(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
     """The root of a sum of powers of absolute values; TVM leaves out the absolute values."""
     attributes = attributes_of(node)
@@ -225,7 +189,7 @@ REPAIRS: dict[str, Repair] = {
     "LpPool": _lp_pool,
     "Pad": _pad,
     "RNN": _batch_first,
-    "Resize": _resize,
+    "Resize": resize,
     "Split": _split,
     "Trilu": _trilu,
 }

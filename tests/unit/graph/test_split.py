@@ -181,6 +181,13 @@ def test_operator_without_a_rule_and_multiple_outputs_have_no_axes() -> None:
     assert axes(operator, graph) == {}
 
 
+def test_attributes_that_no_rule_can_change_are_not_split() -> None:
+    """Each part would compute the whole: its shape is in TVM's own form."""
+    for attrs, expected in (({"shape": [4, 6]}, {"axis0", "axis1"}), ({"tvm_json": "{}"}, set())):
+        operator, graph = single([(4, 6)], [], node("broadcast_to", attrs, "i0", (4, 6)))
+        assert set(axes(operator, graph)) == expected
+
+
 def test_axes_and_places_that_do_not_exist() -> None:
     operator, graph = conv2d(8, 4, 6, 3)
     with pytest.raises(NoSplit, match="no axis 'depth'"):
