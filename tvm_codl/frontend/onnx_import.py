@@ -79,4 +79,17 @@ def _grid_sample(inputs: Sequence[Any], attrs: Mapping[str, Any]) -> relay.Expr 
     )
 
 
-CONVERTERS: dict[str, Converter] = {"GridSample": _grid_sample, "MatMul": _matmul}
+def _sequence_insert(inputs: Sequence[Any], attrs: Mapping[str, Any]) -> relay.Expr | None:
+    """Before a place that is counted from the back; TVM inserts behind it."""
+    if len(inputs) < 3 or not isinstance(inputs[2], relay.Constant):
+        return None
+    tensors = [inputs[0][i] for i in range(len(inputs[0]))]
+    tensors.insert(int(inputs[2].data.numpy()), inputs[1])
+    return relay.Tuple(tensors)
+
+
+CONVERTERS: dict[str, Converter] = {
+    "GridSample": _grid_sample,
+    "MatMul": _matmul,
+    "SequenceInsert": _sequence_insert,
+}

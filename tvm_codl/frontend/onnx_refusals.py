@@ -64,7 +64,7 @@ def _blocks(node: onnx.NodeProto, types: Types, constants: Constants) -> str:
 def _roi_align(node: onnx.NodeProto, types: Types, constants: Constants) -> str:
     attributes = attributes_of(node)
     if attributes.get("mode") == b"max":
-        return "mode max: TVM takes the maximum over other points"
+        return "mode max: ONNX takes the largest weighted corner, TVM the largest interpolated value"
     if attributes.get("coordinate_transformation_mode", b"half_pixel") != b"output_half_pixel":
         return "TVM does not move coordinates by half a pixel"
     return ""
@@ -86,7 +86,7 @@ def _dft(node: onnx.NodeProto, types: Types, constants: Constants) -> str:
     """Since operator set 20 the axis is an input, and the last but one where there is none."""
     shape = shape_of(node.input[0], types)
     if len(node.input) > 2 or shape is None or (len(shape) != 3 and "axis" not in attributes_of(node)):
-        return "TVM transforms along axis 1"
+        return "TVM would transform along axis 1"
     return ""
 
 
@@ -134,7 +134,7 @@ _RESIZE = Refusal("antialias; of linear and cubic ones, scales that do not give 
 REFUSALS: dict[str, Refusal] = {
     "AveragePool": Refusal("ceil_mode where a window starts behind the input, or with count_include_pad", ceil_mode),
     "BatchNormalization": Refusal("training_mode", _training),
-    "DFT": Refusal("another axis than 1", _dft),
+    "DFT": Refusal("an axis that is computed; of operator set 20 none, but of tensors with three axes", _dft),
     "DequantizeLinear": Refusal("block_size", _blocks),
     "Dropout": Refusal("training_mode", drops_at_random),
     "If": _always("which of its branches runs is known only as the network runs"),
@@ -148,7 +148,6 @@ REFUSALS: dict[str, Refusal] = {
     "Resize": _RESIZE,
     "RoiAlign": Refusal("mode max; coordinates that move by half a pixel", _roi_align),
     "Scan": _always(_BODY),
-    "SequenceErase": _always("TVM erases another tensor than ONNX says"),
     "Unique": _always(_LATER),
     "Upsample": _RESIZE,
     **{f"Reduce{name}": Refusal("axes that are computed", _reduce) for name in _REDUCTIONS},

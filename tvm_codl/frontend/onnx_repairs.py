@@ -159,6 +159,16 @@ def _lp_pool(node: onnx.NodeProto, types: Types, constants: Constants) -> list[o
     ]
 
 
+def _dft(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
+    """The axis as an attribute, in whose place operator set 20 has an input that TVM does not read."""
+    if len(node.input) < 3 or node.input[2] not in constants:
+        return [node]
+    axis = int(constants[node.input[2]])
+    made = helper.make_node("DFT", node.input[:2], node.output, node.name, axis=axis)
+    made.attribute.extend(node.attribute)
+    return [made]
+
+
 def _batch_first(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
     """A recurrent network whose batch comes first, between transpositions: TVM's own fail."""
     if not attributes_of(node).get("layout"):
@@ -182,6 +192,7 @@ def _batch_first(node: onnx.NodeProto, types: Types, constants: Constants) -> li
 REPAIRS: dict[str, Repair] = {
     "Cast": _cast,
     "CastLike": _cast_like,
+    "DFT": _dft,
     "Dropout": _dropout,
     "GRU": _batch_first,
     "GridSample": _grid_sample,
