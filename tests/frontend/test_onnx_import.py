@@ -57,6 +57,13 @@ def test_volumes_are_sampled(options: dict[str, Any]) -> None:
     np.testing.assert_allclose(run(proto, inputs), want, rtol=1e-4, atol=1e-5)
 
 
+def test_the_smallest_are_found() -> None:
+    inputs = {"x": random(3, 5)}
+    count = helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(np.array([2])))
+    proto = model([count, helper.make_node("TopK", ["x", "k"], ["y", "at"], largest=0, axis=0)], inputs, 13)
+    np.testing.assert_array_equal(run(proto, inputs), np.sort(inputs["x"], axis=0)[:2])
+
+
 @pytest.mark.parametrize("place", [0, 1, 2, -1, -2])
 def test_a_tensor_is_inserted_before_its_place(place: int) -> None:
     """The place behind all is the end (which ONNX's reference evaluator takes for the beginning)."""

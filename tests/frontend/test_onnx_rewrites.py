@@ -184,3 +184,31 @@ def test_nearest_neighbours_are_onnxs(coordinates: str, rounding: str, what: str
     assert ("Resize" in {node.op_type for node in other.graph.node}) == plain
     (want,), (got,) = (ReferenceEvaluator(each).run(None, inputs) for each in (proto, other))
     np.testing.assert_array_equal(got, want)
+
+
+def test_empty_parts_of_a_split_go() -> None:
+    sizes = {"sizes": np.array([3, 0, 4])}
+    nodes = [
+        helper.make_node("Split", ["x", "sizes"], ["a", "b", "c"], axis=1),
+        helper.make_node("Concat", ["c", "b", "a"], ["y"], axis=1),
+    ]
+    proto = model("Relu", {"x": random(2, 7)}, 13)
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(v, n) for n, v in sizes.items())
+    other = rewritten(proto, repair_nodes)
+    assert [len(node.input) for node in other.graph.node if node.op_type == "Concat"] == [2]
+    x = {"x": random(2, 7)}
+    (want,), (got,) = (ReferenceEvaluator(each).run(None, x) for each in (proto, other))
+    np.testing.assert_array_equal(got, want)
+
+
+def test_a_scale_of_one_element_has_no_axes() -> None:
+    inputs = {"x": random(2, 3), "scale": np.array([0.1], np.float32), "zero": np.array([3], np.uint8)}
+    other = rewritten(model("QuantizeLinear", inputs, 13), repair_nodes)
+    types = infer_types(other, {})
+    quantise = other.graph.node[-1]
+    assert all(not types[name].tensor_type.shape.dim for name in quantise.input[1:])
+    np.testing.assert_array_equal(
+        ReferenceEvaluator(other).run(None, inputs)[0], np.round(inputs["x"] / np.float32(0.1)).clip(-3, 252) + 3
+    )

@@ -88,8 +88,17 @@ def _sequence_insert(inputs: Sequence[Any], attrs: Mapping[str, Any]) -> relay.E
     return relay.Tuple(tensors)
 
 
+def _top_k(inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    """The smallest: TVM sorts all and slices, by bounds too large for its types."""
+    if attrs.get("largest", 1) or len(inputs) < 2 or not isinstance(inputs[1], relay.Constant):
+        return None
+    count = int(inputs[1].data.numpy().reshape(-1)[0])
+    return relay.topk(inputs[0], count, attrs.get("axis", -1), "both", is_ascend=True, dtype="int64")
+
+
 CONVERTERS: dict[str, Converter] = {
     "GridSample": _grid_sample,
     "MatMul": _matmul,
     "SequenceInsert": _sequence_insert,
+    "TopK": _top_k,
 }

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
+from onnx import TensorProto
 
 from tvm_codl.frontend.onnx_fold import Constants
-from tvm_codl.frontend.onnx_types import Types, attributes_of, shape_of
+from tvm_codl.frontend.onnx_types import Types, attributes_of, element_type, shape_of
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,11 @@ def _max_unpool(node: onnx.NodeProto, types: Types, constants: Constants) -> str
     return "output_shape: TVM takes its places for those in the larger output" if given else ""
 
 
-def _blocks(node: onnx.NodeProto, types: Types, constants: Constants) -> str:
-    return "block_size" if attributes_of(node).get("block_size") else ""
+def _quantised(node: onnx.NodeProto, types: Types, constants: Constants) -> str:
+    if attributes_of(node).get("block_size"):
+        return "block_size"
+    half = element_type(node.input[1], types) == TensorProto.FLOAT16
+    return "a scale of float16: TVM takes float32 alone" if half else ""
 
 
 def _roi_align(node: onnx.NodeProto, types: Types, constants: Constants) -> str:
@@ -135,7 +139,7 @@ REFUSALS: dict[str, Refusal] = {
     "AveragePool": Refusal("ceil_mode where a window starts behind the input, or with count_include_pad", ceil_mode),
     "BatchNormalization": Refusal("training_mode", _training),
     "DFT": Refusal("an axis that is computed; of operator set 20 none, but of tensors with three axes", _dft),
-    "DequantizeLinear": Refusal("block_size", _blocks),
+    "DequantizeLinear": Refusal("block_size; scales of float16", _quantised),
     "Dropout": Refusal("training_mode", drops_at_random),
     "If": _always("which of its branches runs is known only as the network runs"),
     "Loop": _always(_BODY),
@@ -144,7 +148,7 @@ REFUSALS: dict[str, Refusal] = {
     "NonMaxSuppression": _always(_LATER),
     "NonZero": _always(_LATER),
     "Pad": Refusal("mode wrap", _pad),
-    "QuantizeLinear": Refusal("block_size", _blocks),
+    "QuantizeLinear": Refusal("block_size; scales of float16", _quantised),
     "Resize": _RESIZE,
     "RoiAlign": Refusal("mode max; coordinates that move by half a pixel", _roi_align),
     "Scan": _always(_BODY),

@@ -112,7 +112,7 @@ def _split(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onn
     """Parts of unequal size, as sizes: ``num_outputs`` of operator set 18, which TVM takes for equal ones."""
     attributes, shape = attributes_of(node), shape_of(node.input[0], types)
     if "num_outputs" not in attributes:
-        return [node]
+        return _parts(node, constants)
     count, axis = attributes["num_outputs"], attributes.get("axis", 0)
     name = f"{node.output[0]}.sizes"
     if shape is None or len(node.output) != count:
@@ -121,6 +121,38 @@ def _split(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onn
     sizes = np.array([*[part] * (count - 1), shape[axis] - part * (count - 1)], np.int64)
     made = helper.make_node("Split", [node.input[0], name], node.output, node.name, axis=axis)
     return [constant_node(name, sizes), made]
+
+
+def _parts(node: onnx.NodeProto, constants: Constants) -> list[onnx.NodeProto]:
+    """A split without its empty parts, which TVM refuses."""
+    sizes = constants.get(node.input[1]) if len(node.input) > 1 else None
+    if sizes is None or sizes.all():
+        return [node]
+    kept = [output for output, size in zip(node.output, sizes, strict=True) if size]
+    if len(kept) == 1:
+        return [helper.make_node("Identity", node.input[:1], kept, node.name)]
+    name = f"{node.output[0]}.sizes"
+    made = helper.make_node("Split", [node.input[0], name], kept, node.name)
+    made.attribute.extend(node.attribute)
+    return [constant_node(name, sizes[sizes > 0]), made]
+
+
+def _concat(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
+    """A join without empty parts."""
+    kept = [name for name in node.input if 0 not in (shape_of(name, types) or ())]
+    if kept and len(kept) < len(node.input):
+        node.input[:] = kept
+    return [node]
+
+
+def _one_scale(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
+    """A scale and a zero point of one element without axes: TVM takes them for those of an axis."""
+    made = []
+    for place, name in enumerate(node.input[1:3], 1):
+        if name and shape_of(name, types) == (1,):
+            node.input[place] = f"{node.output[0]}.one{place}"
+            made.append(helper.make_node("Squeeze", [name], [node.input[place]]))
+    return [*made, node]
 
 
 def _pad(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
@@ -193,12 +225,15 @@ REPAIRS: dict[str, Repair] = {
     "Cast": _cast,
     "CastLike": _cast_like,
     "DFT": _dft,
+    "Concat": _concat,
+    "DequantizeLinear": _one_scale,
     "Dropout": _dropout,
     "GRU": _batch_first,
     "GridSample": _grid_sample,
     "LSTM": _batch_first,
     "LpPool": _lp_pool,
     "Pad": _pad,
+    "QuantizeLinear": _one_scale,
     "RNN": _batch_first,
     "Resize": resize,
     "Split": _split,
