@@ -82,6 +82,33 @@ class Case(NamedTuple):
         return rounded(sums + self.bias, self.scales)
 
 
+class Product(NamedTuple):
+    """(``rows``, ``depth``) times (``units``, ``depth``)."""
+
+    rows: int
+    depth: int
+    units: int
+
+    @property
+    def weights(self) -> NDArray[np.int8]:
+        return np.random.default_rng(self.units).integers(-128, 128, (self.units, self.depth)).astype("int8")
+
+    @property
+    def scales(self) -> NDArray[np.float32]:
+        return np.full(self.units, 2.0 ** -round(6 + np.log2(self.depth) / 2), "float32")
+
+    def data(self, dtype: str) -> NDArray[np.generic]:
+        limits = np.iinfo(dtype)
+        return np.random.default_rng(3).integers(limits.min, limits.max + 1, (self.rows, self.depth)).astype(dtype)
+
+    def module(self, dtype: str) -> tvm.IRModule:
+        x = relay.var("x", shape=(self.rows, self.depth), dtype=dtype)
+        return finished(x, relay.nn.dense(x, relay.const(self.weights), out_dtype="int32"), self.scales)
+
+    def expected(self, dtype: str) -> NDArray[np.uint8]:
+        return rounded(self.data(dtype).astype("int64") @ self.weights.T.astype("int64"), self.scales)
+
+
 def finished(x: relay.Var, sums: relay.Expr, scales: NDArray[np.float32]) -> tvm.IRModule:
     """Sums of 32 bits as uint8: scaled, rounded half to even, clipped."""
     real = relay.clip(relay.cast(sums, "float32") * relay.const(scales), -float(ZERO_POINT), 255.0 - ZERO_POINT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,11 +11,14 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
-from tests.runtime.integer_cases import Case
+from tests.runtime.integer_cases import Case, Product
 from tests.runtime.schedule_cases import OPTIONS
 from tvm_codl.kernels.dispatch import scheduled
-from tvm_codl.kernels.register import cpu_target
+from tvm_codl.kernels.gpu import Kind, usual
+from tvm_codl.kernels.register import cpu_target, gpu_target
+from tvm_codl.kernels.target import vector_lanes
 
+CPU = tvm.cpu()
 AROUND = (1, 1, 1, 1)
 CONVOLUTIONS = {
     "3x3": Case(16, 32, (14, 14), 3, AROUND),
@@ -33,6 +37,14 @@ CONVOLUTIONS = {
     "the lower rows of a split": Case(16, 32, (8, 15), 3, (0, 1, 1, 1), stride=2),
     "channels of a split": Case(16, 37, (7, 7), 3, AROUND),
 }
+DEPTHWISE = {
+    "depthwise": Case(32, 32, (14, 14), 3, AROUND, depthwise=True),
+    "depthwise strided": Case(24, 24, (13, 13), 5, (2, 2, 2, 2), stride=2, depthwise=True),
+    "depthwise, 5 channels, dilated": Case(5, 5, (9, 9), 3, (2, 2, 2, 2), dilation=2, depthwise=True),
+    "the lower rows of a depthwise split": Case(14, 14, (6, 9), 3, (0, 1, 1, 1), depthwise=True),
+}
+PRODUCTS = {"dense": Product(1, 64, 40), "rows": Product(17, 30, 33), "few": Product(2, 5, 3)}
+CASES: dict[str, Case | Product] = {**CONVOLUTIONS, **DEPTHWISE, **PRODUCTS}
 
 
 def test_values_are_shifted_where_the_instruction_reads_the_other_type() -> None:
@@ -50,10 +62,27 @@ def test_values_are_shifted_where_the_instruction_reads_the_other_type() -> None
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
-@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize("name", CASES)
 def test_a_cpu_gives_the_exact_answer(name: str, dtype: str) -> None:
-    case = CONVOLUTIONS[name]
+    case = CASES[name]
     np.testing.assert_array_equal(on_cpu(case, dtype), case.expected(dtype))
+
+
+#: On GPUs that the others are like.
+FEWER = ("stem", "14 channels", "dilated, 5 channels to 3", "depthwise strided", "rows")
+
+
+@pytest.mark.usefixtures("opencl")
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [*((name, "played") for name in CASES), *((n, k) for n in FEWER for k in ("bifrost", "adreno", "local"))],
+)
+def test_a_gpu_gives_the_exact_answer(name: str, kind: Kind, tmp_path: Path) -> None:
+    case, dtype, cpu = CASES[name], "int8" if kind == "bifrost" else "uint8", cpu_target()
+    path = tmp_path / "kernels.so"
+    _library(case.module(dtype), gpu_target(cpu, usual(kind, vector_lanes(cpu)))).export_library(str(path))
+    found = _run(tvm.runtime.load_module(str(path)), case, dtype, tvm.device("opencl", 0))
+    np.testing.assert_array_equal(found, case.expected(dtype))
 
 
 @pytest.mark.parametrize(
@@ -79,12 +108,12 @@ def test_the_hot_loop_is_made_of_the_instruction(
     assert not re.search(r"\b(call|bl|vpextr\w*|vpinsr\w*|umov|smov)\b", "\n".join(loop))
 
 
-def on_cpu(case: Case, dtype: str) -> np.ndarray:
+def on_cpu(case: Case | Product, dtype: str) -> np.ndarray:
     return _run(_library(case.module(dtype), cpu_target()), case, dtype)
 
 
-def _run(library: tvm.runtime.Module, case: Case, dtype: str) -> np.ndarray:
-    executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
+def _run(library: tvm.runtime.Module, case: Case | Product, dtype: str, device: tvm.runtime.Device = CPU) -> np.ndarray:
+    executor = graph_executor.GraphModule(library["default"](device))
     executor.set_input(0, case.data(dtype))
     executor.run()
     return executor.get_output(0).numpy()

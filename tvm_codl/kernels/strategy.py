@@ -17,7 +17,7 @@ from tvm_codl.kernels.schedules import dense as products
 from tvm_codl.kernels.schedules import depthwise, exponential, integer_conv2d, local, local_products
 from tvm_codl.kernels.schedules.elementwise import schedule_stages
 from tvm_codl.kernels.schedules.integers import of_integers
-from tvm_codl.kernels.target import CPU_KEY, GPU_KEY, KEY, has_local_memory, is_gpu, is_phone
+from tvm_codl.kernels.target import CPU_KEY, GPU_KEY, KEY, gpu_of, has_local_memory, is_gpu, is_phone
 
 _WINDOWED = frozenset(
     f"nn.{kind}{dims}d"
@@ -149,8 +149,11 @@ def _conv2d(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -
     data, kernel = inputs
     layout, kernel_layout, groups = attrs.data_layout, attrs.kernel_layout, int(attrs.groups)
     wrap, schedule = stock.generic.wrap_compute_conv2d, stock.generic.wrap_topi_schedule
-    if _multiplies(target, data, kernel) and layout == "NHWC":
+    integers = of_integers(data, kernel, out_type)
+    if (integers or _multiplies(target, data, kernel)) and layout == "NHWC":
         channels = int(out_type.shape[3])
+        if integers and groups == 1 and (kernel_layout == "HWIO" or _INTEGERS_PACKED.match(kernel_layout)):
+            return _implement(wrap(integer_conv2d.conv2d), schedule(integer_conv2d.schedule_conv2d), "conv2d_int8.codl")
         if groups == 1 and kernel_layout == "HWIO" and has_local_memory(target):
             return _implement(wrap(local_products.conv2d), schedule(local.schedule_conv2d), "conv2d_local.codl")
         if groups == 1 and (kernel_layout == "HWIO" or _PACKED.match(kernel_layout)):
@@ -162,15 +165,6 @@ def _conv2d(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -
             return _implement(
                 wrap(topi.nn.group_conv2d_nhwc, has_groups=True), _schedule_stages, "group_conv2d_nhwc.codl"
             )
-    packed_integers = kernel_layout == "HWIO" or _INTEGERS_PACKED.match(kernel_layout)
-    if (
-        of_integers(data, kernel, out_type)
-        and layout == "NHWC"
-        and groups == 1
-        and packed_integers
-        and not is_gpu(target)
-    ):
-        return _implement(wrap(integer_conv2d.conv2d), schedule(integer_conv2d.schedule_conv2d), integer_conv2d.TASK)
     if layout == "NCHW" and is_gpu(target):
         # TVM's own schedules for OpenCL use barriers and local memory.
         plain = topi.nn.conv2d_nchw if groups == 1 else topi.nn.group_conv2d_nchw
@@ -182,7 +176,11 @@ def _register_product(name: str, ours: _Kernel, with_local_memory: _Kernel, *ope
     """Ours for float32; TVM's own strategy ``name`` for other types."""
 
     def strategy(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
-        if not _multiplies(target, *inputs):
+        integers = of_integers(inputs[0], inputs[1], out_type)
+        if integers and name == "dense" and is_gpu(target) and gpu_of(target).kind != "played":
+            plain = lambda attrs, inputs, out_type: [topi.nn.dense(inputs[0], inputs[1], None, out_type.dtype)]  # noqa: E731
+            return _implement(plain, _schedule_stages, "dense_int8.codl")
+        if not (integers and name == "dense") and not _multiplies(target, *inputs):
             return _fallback(f"{name}_strategy", is_gpu(target))(attrs, inputs, out_type, target)
         local_memory = has_local_memory(target)
         compute, schedule = with_local_memory if local_memory else ours

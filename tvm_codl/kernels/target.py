@@ -14,7 +14,7 @@ from pathlib import Path
 import tvm
 
 from tvm_codl.kernels.gpu import LOCAL_KINDS, PHONES, Gpu, kind_in
-from tvm_codl.kernels.tiles.dots import Dot, dot_of
+from tvm_codl.kernels.tiles.dots import GPU_DOT, Dot, dot_of
 from tvm_codl.kernels.tiles.vectors import register_lanes
 
 CPU_KEY = "codl_cpu"
@@ -77,8 +77,10 @@ def vector_lanes(target: tvm.target.Target) -> int:
 
 
 def dot_on(dtype: str, target: tvm.target.Target | None = None) -> Dot:
-    """The instruction for integers of ``dtype`` on the CPU of ``target``, by default the current one."""
+    """The instruction for integers of ``dtype`` on ``target``, by default the current one."""
     target = target or tvm.target.Target.current()
+    if is_gpu(target) and gpu_of(target).kind != "played":
+        return GPU_DOT
     cpu = target.host if is_gpu(target) and target.host else target
     mattr = ",".join(str(word) for word in cpu.attrs.get("mattr", ()))
     text = _join("llvm", mcpu=cpu.attrs.get("mcpu", ""), mattr=mattr)

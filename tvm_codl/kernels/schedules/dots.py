@@ -8,6 +8,7 @@ from typing import Any
 import tvm
 from tvm import te, tir
 
+from tvm_codl.kernels.schedules.opencl_dots import name_of
 from tvm_codl.kernels.tiles.dots import Dot
 
 _INTRINSICS = {
@@ -23,7 +24,7 @@ _INTRINSICS = {
 
 
 @lru_cache
-def dot_product(dot: Dot, lanes: int) -> te.TensorIntrin | None:
+def dot_product(dot: Dot, lanes: int, on_gpu: bool) -> te.TensorIntrin | None:
     """``lanes`` sums of ``dot.step`` values times as many weights each; None where plain vectors are as good."""
     if dot.name == "multiply":
         return None
@@ -33,6 +34,13 @@ def dot_product(dot: Dot, lanes: int) -> te.TensorIntrin | None:
     sums = te.compute(
         (lanes,), lambda i: te.sum(values[k].astype("int32") * weights[i, k].astype("int32"), axis=k), name="sums"
     )
+
+    def emit_call(inputs: Any, outputs: Any) -> Any:
+        (x, w), (into,) = inputs, outputs
+        pointers = (into.access_ptr("rw"), x.access_ptr("r"), w.access_ptr("r"))
+        reset = into.vstore([0], tir.Broadcast(tir.const(0, "int32"), lanes))
+        update = tir.Evaluate(tir.call_extern("int32", name_of(dot.reads, dot.step, lanes), *pointers))
+        return tir.SeqStmt([reset, update]), reset, update
 
     def emit(inputs: Any, outputs: Any) -> Any:
         (x, w), (into,) = inputs, outputs
@@ -59,7 +67,7 @@ def dot_product(dot: Dot, lanes: int) -> te.TensorIntrin | None:
         )
 
     binds = {values: buffer(values, [1]), weights: buffer(weights, [dot.step, 1]), sums: buffer(sums, [1], "local")}
-    return te.decl_tensor_intrin(sums.op, emit, binds=binds)
+    return te.decl_tensor_intrin(sums.op, emit_call if on_gpu else emit, binds=binds)
 
 
 def _call(vector: str, name: str, *args: Any) -> Any:

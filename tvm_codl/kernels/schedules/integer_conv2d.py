@@ -14,10 +14,11 @@ from tvm import autotvm, te
 from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.kernels.reuse import INTEGER_CONV2D as TASK
+from tvm_codl.kernels.schedules.groups import spread
 from tvm_codl.kernels.schedules.kernel import define_tiles, integer_problem, schedule_fused, schedule_tile, tiles_of
 from tvm_codl.kernels.schedules.operands import WindowSizes, below, or_zero, within
 from tvm_codl.kernels.schedules.window import TAG
-from tvm_codl.kernels.target import dot_on, vector_lanes
+from tvm_codl.kernels.target import dot_on, group_size, is_gpu, vector_lanes
 from tvm_codl.kernels.tiles import vectors
 from tvm_codl.kernels.tiles.dots import Dot
 from tvm_codl.kernels.tiles.register_tiles import Problem
@@ -136,6 +137,12 @@ def _problem(rows: int, columns: int, channels: int, kh: int, run: Run, lanes: i
 def _schedule_input(s: te.Schedule, stage: te.Tensor) -> None:
     """LLVM finds the vectors of a copy, whose innermost loop reads and writes along memory."""
     *outer, last = s[stage].op.axis
+    if is_gpu(tvm.target.Target.current()):
+        if group_size(tvm.target.Target.current()) > 1:
+            spread(s[stage], list(s[stage].op.axis), [int(d) for d in stage.shape], 1)
+        else:
+            s[stage].bind(s[stage].fuse(*outer[:2]), te.thread_axis("blockIdx.x"))
+        return
     if stage.op.name == RAGGED:
         s[stage].pragma(last, "loop_partition_hint")
     s[stage].parallel(s[stage].fuse(*outer[:2]))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import tvm
 from tvm import relay
 
-from tvm_codl.kernels.target import dot_on, is_gpu
+from tvm_codl.kernels.target import dot_on
 
 
 def of_integers(data: Any, weights: Any, out: Any) -> bool:
@@ -41,9 +40,6 @@ def _added(weights: relay.Expr, axes: list[int], shift: int) -> relay.Expr:
 
 
 def _shift(dtype: str) -> int:
-    target = tvm.target.Target.current()
-    if is_gpu(target):
-        return 0
     dot = dot_on(dtype)
     return dot.shift if dot.reads not in (dtype, "int16") else 0
 

@@ -151,7 +151,7 @@ def _schedule_accumulators(
     s[acc].reorder(*outer, *window, k, step, x, block, lane, *inner)
     for axis in (step, x, block):
         s[acc].unroll(axis)
-    intrinsic = dot_product(dot, int(acc.shape[-1])) if dot is not None else None
+    intrinsic = dot_product(dot, int(acc.shape[-1]), is_gpu(tvm.target.Target.current())) if dot is not None else None
     if intrinsic is not None:
         s[acc].tensorize(lane, intrinsic)
     else:

@@ -10,19 +10,20 @@ from tvm import relay, topi
 from tvm_codl.kernels.schedules.conv2d import lanes_for, packing
 from tvm_codl.kernels.schedules.integer_conv2d import integer_packing
 from tvm_codl.kernels.schedules.integers import of_integers, shifted_conv2d
-from tvm_codl.kernels.target import KEY, dot_on, has_local_memory, is_gpu, is_phone, vector_lanes
+from tvm_codl.kernels.target import KEY, dot_on, has_local_memory, is_phone, vector_lanes
 from tvm_codl.kernels.tiles import vectors
 
 
 @topi.nn.conv2d_alter_layout.register(KEY)
 def _pack_conv2d(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> relay.Expr | None:
     """HWIO weights become OHWI{v}o.  A phone's GPU reads them as they are: neighbouring vectors of channels are adjacent."""
-    if is_phone(tvm.target.Target.current()):
+    integers = of_integers(tinfos[0], tinfos[1], out_type)
+    if is_phone(tvm.target.Target.current()) and not integers:
         return None
     if (attrs.data_layout, attrs.kernel_layout) != ("NHWC", "HWIO") or int(attrs.groups) != 1:
         return None
     _, rows, columns, channels = (int(d) for d in out_type.shape)
-    if of_integers(tinfos[0], tinfos[1], out_type) and not is_gpu(tvm.target.Target.current()):
+    if integers:
         (lanes, fill), step = integer_packing(channels, rows * columns), dot_on(tinfos[0].dtype).step
         layout, fill = f"OHWI{lanes}o{step}i", fill or int(tinfos[0].shape[3]) % step != 0
     elif any(t.dtype != "float32" for t in tinfos) or has_local_memory(tvm.target.Target.current()):
@@ -39,11 +40,12 @@ def _pack_conv2d(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> relay.E
 @topi.nn.dense_alter_layout.register(KEY)
 def _pack_dense(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> relay.Expr | None:
     """(N, K) weights become NC{v}n; on a phone's GPU one block of all, (1, K, N)."""
-    if any(t.dtype != "float32" for t in tinfos):
+    target = tvm.target.Target.current()
+    integers = of_integers(tinfos[0], tinfos[1], out_type) and not (is_phone(target) or has_local_memory(target))
+    if not integers and any(t.dtype != "float32" for t in tinfos):
         return None
     units = int(tinfos[1].shape[0])
     # On a real GPU, neighbouring work-items read neighbouring units: all of them are one vector.
-    target = tvm.target.Target.current()
     lanes = units if is_phone(target) or has_local_memory(target) else lanes_for(units)
     return relay.nn.contrib_dense_pack(*inputs, f"NC{lanes}n", None, out_type.dtype)
 
@@ -57,7 +59,7 @@ def _whole_vectors_conv2d(attrs: Any, inputs: Any, types: Any) -> relay.Expr | N
     kernel = [int(d) for d in types[1].shape]
     widest = _widest()
     extra = int(vectors.missing_conv2d(shape[3], shape[1] * shape[2], kernel[0] * kernel[1] * kernel[2], widest))
-    integers = of_integers(types[0], types[1], types[-1]) and not is_gpu(tvm.target.Target.current())
+    integers = of_integers(types[0], types[1], types[-1])
     if not integers and types[0].dtype != "float32":
         return None
     if not extra:

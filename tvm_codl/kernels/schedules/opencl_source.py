@@ -14,6 +14,7 @@ import re
 
 import tvm
 
+from tvm_codl.kernels.schedules.opencl_dots import exact_rounder, with_dots
 from tvm_codl.kernels.schedules.opencl_pointers import advancing
 from tvm_codl.kernels.target import GPU_KEY, has_local_memory
 
@@ -65,7 +66,7 @@ def aligned_loads(source: str) -> str:
 
     def load(match: re.Match[str]) -> str:
         width, name = match.groups()
-        return f"codl_aligned{width}({name} + " if name in names else match.group()
+        return f"codl_aligned4({name} + " if name in names and width == "4" else match.group()
 
     text = _LOAD.sub(load, source)
     return text if text == source else _ALIGNED + text
@@ -135,6 +136,7 @@ def sized(source: str) -> str:
 def _rewrite(source: str, target: tvm.target.Target) -> str:
     if GPU_KEY not in target.keys:
         return source
+    source = with_dots(exact_rounder(source))
     if has_local_memory(target):
         return aligned_loads(source)
     text = direct_vectors(source)

@@ -8,8 +8,8 @@ from typing import Literal
 import msgspec
 
 #: Weights are int8.  ``vpdpbusd``, ``usdot``: four uint8 values to a sum; ``sdot``: four int8 values.  ``pmaddwd``: two
-#: int16 values; ``multiply``: one.
-Name = Literal["vpdpbusd", "usdot", "sdot", "pmaddwd", "multiply"]
+#: int16 values; ``multiply``: one.  ``dot``: four int8 values, on a GPU.
+Name = Literal["dot", "vpdpbusd", "usdot", "sdot", "pmaddwd", "multiply"]
 
 #: LLVM's processors and features.  Their names must do where there is no LLVM.
 _VNNI = re.compile(
@@ -51,6 +51,10 @@ class Dot(msgspec.Struct, frozen=True):
     def shift(self) -> int:
         """What is added to values of the other 8-bit type so that they are of the type that it reads."""
         return {"uint8": 128, "int8": -128, "int16": 0}[self.reads]
+
+
+#: What OpenCL's extensions compute on phones' GPUs.
+GPU_DOT = Dot("dot", 4, "int8", 32)
 
 
 def dot_of(llvm: str, arm: bool, lanes: int, dtype: str) -> Dot:

@@ -1,0 +1,99 @@
+"""OpenCL functions that add products of 8-bit integers to 32-bit sums, with what the device's compiler offers.
+
+A CPU that plays a GPU has the instructions of CPUs; GPUs have extensions for integer dot products, or plain arithmetic.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: ``sums`` in registers, ``values`` of a type and ``step`` of them, by ``lanes`` weights each.
+_NAME = re.compile(r"\bcodl_dot_(u?)(char|short)_(\d)x(\d+)\(")
+
+_FUNCTION = """\
+#ifndef {name}_DEFINED
+#define {name}_DEFINED
+inline void {name}(int* sums, const __global {type}* values, const __global char* weights) {{
+{body}}}
+#endif
+"""
+_PAIRS = """\
+#if defined({feature}) && defined(__clang__)
+  typedef int lanes_t __attribute__((ext_vector_type({lanes}), aligned(4)));
+  typedef char chars_t __attribute__((ext_vector_type({all}), aligned(1)));
+  typedef short shorts_t __attribute__((ext_vector_type({all})));
+  typedef int pair_t __attribute__((aligned(2)));
+  const lanes_t pair = (lanes_t)(*(const __global pair_t*)values);
+  const shorts_t wide = __builtin_convertvector(*(const __global chars_t*)weights, shorts_t);
+  *(lanes_t*)sums += {builtin}(__builtin_astype(pair, shorts_t), wide);
+#else
+{plain}#endif
+"""
+_FOURS = """\
+#if defined(__AVX512VNNI__) && defined(__AVX512VL__) && defined(__clang__) && __clang_major__ < 21
+  typedef int lanes_t __attribute__((ext_vector_type({lanes}), aligned(4)));
+  typedef int from_t __attribute__((ext_vector_type({lanes}), aligned(1)));
+  typedef int four_t __attribute__((aligned(1)));
+  const lanes_t four = (lanes_t)(*(const __global four_t*)values);
+  *(lanes_t*)sums = __builtin_ia32_vpdpbusd{bits}(*(lanes_t*)sums, four, *(const __global from_t*)weights);
+#else
+{plain}#endif
+"""
+_BY_EXTENSION = """\
+  const char4 value = vload4(0, values);
+#if defined(__opencl_c_integer_dot_product_input_4x8bit) || defined(cl_khr_integer_dot_product)
+{khronos}#elif defined(cl_arm_integer_dot_product_accumulate_int8)
+{arm}#else
+{plain}#endif
+"""
+#: By lanes of int32: the feature with vectors as wide, and the instruction on pairs.
+_MULTIPLY_PAIRS = {
+    4: ("__SSE2__", "__builtin_ia32_pmaddwd128"),
+    8: ("__AVX2__", "__builtin_ia32_pmaddwd256"),
+    16: ("__AVX512BW__", "__builtin_ia32_pmaddwd512"),
+}
+
+
+def name_of(reads: str, step: int, lanes: int) -> str:
+    """The function for values of NumPy's type ``reads``."""
+    kind = {"int16": "short", "int8": "char", "uint8": "uchar"}[reads]
+    return f"codl_dot_{kind}_{step}x{lanes}"
+
+
+def exact_rounder(source: str) -> str:
+    """``source`` whose 1.5 * 2**23, which networks of integers add to round half to even, is written with all its digits.
+
+    TVM prints seven of a constant's, which make it another number; all others of their size have no fraction to lose.
+    """
+    return source.replace("1.258291e+07f", "12582912.0f")
+
+
+def with_dots(source: str) -> str:
+    """``source`` with the functions that it calls before it."""
+    calls = dict.fromkeys(_NAME.findall(source))
+    return (
+        "".join(_function(f"{unsigned}{kind}", int(step), int(lanes)) for unsigned, kind, step, lanes in calls) + source
+    )
+
+
+def _function(kind: str, step: int, lanes: int) -> str:
+    plain = "".join(
+        f"  sums[{i}] += " + " + ".join(f"values[{k}] * weights[{i * step + k}]" for k in range(step)) + ";\n"
+        for i in range(lanes)
+    )
+    if kind == "short" and step == 2:
+        feature, builtin = _MULTIPLY_PAIRS[lanes]
+        body = _PAIRS.format(feature=feature, builtin=builtin, lanes=lanes, all=2 * lanes, plain=plain)
+    elif kind == "uchar" and step == 4:
+        body = _FOURS.format(lanes=lanes, bits=32 * lanes, plain=plain)
+    elif kind == "char" and step == 4:
+        four = "vload4({i}, weights)"
+        body = _BY_EXTENSION.format(
+            khronos="".join(f"  sums[{i}] += dot(value, {four.format(i=i)});\n" for i in range(lanes)),
+            arm="".join(f"  sums[{i}] = arm_dot_acc(value, {four.format(i=i)}, sums[{i}]);\n" for i in range(lanes)),
+            plain=plain.replace("values[", "value.s").replace("] * weights", " * weights"),
+        )
+    else:
+        body = plain
+    name = f"codl_dot_{kind}_{step}x{lanes}"
+    return _FUNCTION.format(name=name, type=kind, body=body)
