@@ -51,6 +51,22 @@ def conv(size: int, channels: int, out: int, window: int, stride: int = 1, group
     return nn.relu(nn.bias_add(done, var("bias", out), axis=3))
 
 
+def integers(size: int, channels: int, out: int, window: int, groups: int = 1) -> relay.Expr:
+    """A convolution of 8-bit integers; its weights are no constants."""
+    weights = (window, window, channels, 1 if groups > 1 else out)
+    return nn.conv2d(
+        relay.var("x", shape=(1, size, size, channels), dtype="uint8"),
+        relay.var("weights", shape=weights, dtype="int8"),
+        padding=(window // 2,) * 4,
+        groups=groups,
+        channels=out,
+        kernel_size=(window, window),
+        data_layout="NHWC",
+        kernel_layout="HWOI" if groups > 1 else "HWIO",
+        out_dtype="int32",
+    )
+
+
 X = var("x", 1, 15, 15, 24)
 #: Some have a tuned record of their own, some a relative's, the others none.
 BODIES: dict[str, relay.Expr] = {
@@ -62,6 +78,14 @@ BODIES: dict[str, relay.Expr] = {
     "depthwise": conv(40, 96, 96, 3, groups=96),
     "depthwise strided, never tuned": conv(17, 32, 32, 3, 2, groups=32),
     "dense": nn.dense(var("x", 1, 512), var("weights", 1000, 512)),
+    "conv2d of integers": integers(13, 20, 40, 3),
+    "conv2d of integers, 3 channels": integers(23, 3, 16, 7),
+    "depthwise of integers": integers(17, 32, 32, 3, groups=32),
+    "dense of integers": nn.dense(
+        relay.var("x", shape=(1, 512), dtype="uint8"),
+        relay.var("weights", shape=(1000, 512), dtype="int8"),
+        out_dtype="int32",
+    ),
     "batch_matmul": nn.batch_matmul(var("x", 12, 128, 64), var("y", 12, 128, 64)),
     "max_pool2d": nn.max_pool2d(X, (3, 3), (2, 2), padding=(1, 1, 1, 1), layout="NHWC"),
     "global_avg_pool2d": nn.global_avg_pool2d(X, layout="NHWC"),

@@ -24,6 +24,8 @@ from tvm_codl.kernels.tiles import strips, window
 from tvm_codl.kernels.tiles.strips import StripProblem, Strips
 
 TAG = "depthwise_conv2d_nhwc_codl"
+#: The stage of 8-bit integers as wide as their sums.
+WIDE = "wide"
 
 
 @autotvm.register_topi_compute(TASK)
@@ -44,6 +46,10 @@ def depthwise_conv2d(
     rows, columns = sizes.rows, sizes.columns
     cut = _define(cfg, StripProblem(rows, columns, _lanes(channels, many), kh, kw, sw, dw))
     whole = window.whole_tiles(columns, cut.columns)
+    if data.dtype in ("uint8", "int8") and cut.threads > 1:
+        # TVM's OpenCL has no variables of four 8-bit integers.
+        narrow = data
+        data = te.compute(narrow.shape, lambda *at: narrow(*at).astype(out_dtype), name=WIDE)
     source = padded(data, sizes.top, sizes.left, window.reach(rows, sh, kh, dh), window.reach(whole, sw, kw, dw))
     ry, rx = te.reduce_axis((0, kh), "ry"), te.reduce_axis((0, kw), "rx")
     acc = te.compute(
@@ -127,6 +133,9 @@ def _schedule_groups(s: te.Schedule, out: te.Tensor, acc: te.Tensor, cut: Strips
         s[acc].unroll(axis)
     s[acc].vectorize(lane)
     pads = isinstance(source.op, te.ComputeOp)
+    for stage in source.op.input_tensors:
+        if stage.op.name == WIDE:
+            s[stage].compute_inline()
     if pads and strips.PADDINGS[cut.padding] == "root":
         schedule_stage(s, source)
         pads = False

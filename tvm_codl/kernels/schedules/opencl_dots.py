@@ -10,6 +10,8 @@ import re
 #: ``sums`` in registers, ``values`` of a type and ``step`` of them, by ``lanes`` weights each.
 _NAME = re.compile(r"\bcodl_dot_(u?)(char|short)_(\d)x(\d+)\(")
 
+_FOUR_STORED = re.compile(r"\bvstore4\(\(convert_(u?)int\(")
+
 _FUNCTION = """\
 #ifndef {name}_DEFINED
 #define {name}_DEFINED
@@ -60,12 +62,14 @@ def name_of(reads: str, step: int, lanes: int) -> str:
     return f"codl_dot_{kind}_{step}x{lanes}"
 
 
-def exact_rounder(source: str) -> str:
-    """``source`` whose 1.5 * 2**23, which networks of integers add to round half to even, is written with all its digits.
+def corrected(source: str) -> str:
+    """``source`` with what TVM writes wrong in kernels of integers.
 
-    TVM prints seven of a constant's, which make it another number; all others of their size have no fraction to lose.
+    It prints seven digits of a constant, and so another number than 1.5 * 2**23, which is added to round half to even.
+    Four 8-bit integers it takes for one of 32 bits, but stores a vector.
     """
-    return source.replace("1.258291e+07f", "12582912.0f")
+    text = source.replace("1.258291e+07f", "12582912.0f")
+    return _FOUR_STORED.sub(lambda match: f"vstore4((convert_{'uchar4' if match[1] else 'char4'}(", text)
 
 
 def with_dots(source: str) -> str:

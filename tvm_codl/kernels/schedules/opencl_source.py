@@ -14,7 +14,7 @@ import re
 
 import tvm
 
-from tvm_codl.kernels.schedules.opencl_dots import exact_rounder, with_dots
+from tvm_codl.kernels.schedules.opencl_dots import corrected, with_dots
 from tvm_codl.kernels.schedules.opencl_pointers import advancing
 from tvm_codl.kernels.target import GPU_KEY, has_local_memory
 
@@ -136,7 +136,7 @@ def sized(source: str) -> str:
 def _rewrite(source: str, target: tvm.target.Target) -> str:
     if GPU_KEY not in target.keys:
         return source
-    source = with_dots(exact_rounder(source))
+    source = with_dots(corrected(source))
     if has_local_memory(target):
         return aligned_loads(source)
     text = direct_vectors(source)
