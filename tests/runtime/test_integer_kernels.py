@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
-from tvm import relay
+from tvm import autotvm, relay
 from tvm.contrib import graph_executor
 
 from tests.runtime.integer_cases import Case, Product
@@ -17,6 +17,7 @@ from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.gpu import Kind, usual
 from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.kernels.target import vector_lanes
+from tvm_codl.kernels.tuner.answers import HostAnswers
 
 CPU = tvm.cpu()
 AROUND = (1, 1, 1, 1)
@@ -66,6 +67,22 @@ def test_values_are_shifted_where_the_instruction_reads_the_other_type() -> None
 def test_a_cpu_gives_the_exact_answer(name: str, dtype: str) -> None:
     case = CASES[name]
     np.testing.assert_array_equal(on_cpu(case, dtype), case.expected(dtype))
+
+
+def test_this_computer_has_the_answer_to_a_gpus_kernel() -> None:
+    """Weights are packed for the GPU."""
+    phone = gpu_target(cpu_target(mattr="+neon", mtriple="aarch64-linux-gnu"), usual("valhall"))
+    data, weights = ("TENSOR", (1, 9, 9, 12), "int8"), ("TENSOR", (4, 3, 3, 3, 4, 4), "int8")
+    args = (data, weights, (1, 1), (1, 1, 1, 1), (1, 1), "int32")
+    answers = HostAnswers(autotvm.task.create("conv2d_int8.codl", args, phone))
+    assert answers.tolerance == 0
+    by_place = [value for i, value in enumerate(answers.inputs[0]) if i != answers.place]
+    x = next(value for value in by_place if value.ndim == 4).astype("int64")
+    packed = next(value for value in by_place if value.ndim == 6).astype("int64")
+    plain = packed.transpose(1, 2, 3, 5, 0, 4).reshape(3, 3, 12, 16)
+    around = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    sums = sum(around[:, i : i + 9, j : j + 9] @ plain[i, j] for i in range(3) for j in range(3))
+    np.testing.assert_array_equal(answers.wanted[0], sums)
 
 
 #: On GPUs that the others are like.

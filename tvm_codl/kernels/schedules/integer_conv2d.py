@@ -66,7 +66,7 @@ def conv2d(
     (sh, sw), (dh, dw) = strides, dilation
     sizes = WindowSizes.of((h, w), (kh, kw), strides, padding, dilation)
     rows, columns = sizes.rows, sizes.columns
-    dot = dot_on(data.dtype)
+    dot = _dot(data.dtype, int(kernel.shape[5]) if packed else 0)
     run = Run.of(kw, channels_in, dw, dot.step)
     weights = kernel if packed else _pack(kernel, run, rows * columns)
     blocks, lanes = int(weights.shape[0]), int(weights.shape[-2])
@@ -114,7 +114,7 @@ def schedule_conv2d(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Sche
         _, rows, columns, _ = get_const_tuple(conv.shape)
         blocks, lanes = get_const_tuple(acc.shape)[3:]
         kh, taps, steps, step = (int(axis.dom.extent) for axis in acc.op.reduce_axis)
-        dot = dot_on(str(conv.op.attrs["reads"]))
+        dot = _dot(str(conv.op.attrs["reads"]), step)
         problem = _problem(rows, columns, blocks * lanes, kh, Run(taps, steps * step, step), lanes, dot)
         for stage in acc.op.input_tensors:
             if isinstance(stage.op, te.ComputeOp):
@@ -122,6 +122,14 @@ def schedule_conv2d(cfg: autotvm.ConfigEntity, outs: list[te.Tensor]) -> te.Sche
         schedule_tile(s, out, acc, tiles_of(cfg, problem), rows=True, dot=dot)
 
     return schedule_fused(outs, TAG, schedule)
+
+
+def _dot(dtype: str, step: int) -> Dot:
+    """The current target's instruction for data of ``dtype`` and weights packed in ``step`` values, 0 where they are not;
+    plain arithmetic where they were packed for another target, whose answer is asked for."""
+    dot = dot_on(dtype)
+    same = step in (0, dot.step) and dot.reads in (dtype, "int16")
+    return dot if same else Dot("multiply", step or 1, "int16", dot.registers)
 
 
 def lane_of(c: Any, lanes: int, channels: int) -> Any:

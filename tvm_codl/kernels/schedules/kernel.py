@@ -141,17 +141,18 @@ def _schedule_accumulators(
     s[acc].compute_at(s[out], at)
     s[acc].set_scope("local")
     *outer, x, block, lane = s[acc].op.axis
+    intrinsic = dot_product(dot, int(acc.shape[-1]), is_gpu(tvm.target.Target.current())) if dot is not None else None
     *window, k = s[acc].op.reduce_axis
-    inner = []
+    values = []
     if dot is not None:
-        *window, k, values = s[acc].op.reduce_axis
-        inner = [values]
+        *window, k, one = s[acc].op.reduce_axis
+        values = [one]
     depth = int(k.dom.extent)
     k, step = s[acc].split(k, depth if depth <= 4 else tiles.unroll)
-    s[acc].reorder(*outer, *window, k, step, x, block, lane, *inner)
-    for axis in (step, x, block):
+    before, inside = ([], values) if intrinsic is not None else (values, [])
+    s[acc].reorder(*outer, *window, k, step, *before, x, block, lane, *inside)
+    for axis in (step, *before, x, block):
         s[acc].unroll(axis)
-    intrinsic = dot_product(dot, int(acc.shape[-1]), is_gpu(tvm.target.Target.current())) if dot is not None else None
     if intrinsic is not None:
         s[acc].tensorize(lane, intrinsic)
     else:

@@ -144,7 +144,7 @@ def candidates(problem: Problem, limit: int) -> list[tuple[int, int]]:
 @lru_cache
 def _tiles(gpu: Gpu, registers: int = VECTOR_REGISTERS) -> tuple[Integers, Integers]:
     """Columns and blocks of the tiles that fit the registers; of two that cost the same the first is better."""
-    anything = Problem(1, 1, 1, 1, 1, 1, gpu, registers)
+    anything = Problem(1, 1, 1, 1, 1, 1, gpu, vectors=registers)
     most = (PHONE_COLUMNS + 1, PHONE_BLOCKS) if anything.on_phone else (anything.registers, MOST_BLOCKS)
     columns, blocks = (a.ravel() for a in np.mgrid[1 : most[0], 1 : most[1] + 1])
     order = np.lexsort((-blocks, columns + blocks))

@@ -61,7 +61,7 @@ class HostAnswers:
         for _ in range(INPUTS):
             before = self.inputs[-1] if self.inputs else [None] * len(shapes)
             values = [
-                old if old is not None and old.nbytes > LARGE else random.uniform(-1.0, 1.0, size=shape).astype(dtype)
+                old if old is not None and old.nbytes > LARGE else _values(random, shape, dtype)
                 for old, (shape, dtype) in zip(before, shapes, strict=True)
             ]
             given = [tvm.nd.array(value) for value in values]
@@ -98,8 +98,18 @@ class HostAnswers:
         )
 
 
+def _values(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Numbers up to 1, or all that an integer of the type can be."""
+    if np.issubdtype(dtype, np.integer):
+        limits = np.iinfo(dtype)
+        return random.integers(limits.min, limits.max, size=shape, dtype=dtype, endpoint=True)
+    return random.uniform(-1.0, 1.0, size=shape).astype(dtype)
+
+
 def _tolerance(terms: float, dtype: str) -> float:
-    """Of a sum of so many products of numbers up to 1; half-precision sums are kept in float32."""
+    """Of a sum of so many products of numbers up to 1; half-precision sums are kept in float32.  Integers are exact."""
+    if np.issubdtype(dtype, np.integer):
+        return 0.0
     rounding = float(np.finfo(dtype).eps)
     return ROUNDINGS * rounding * max(1.0, terms if dtype == "float32" else terms**0.5)
 
