@@ -88,7 +88,10 @@ def compare(prepared: Prepared, session: Session, budget_s: float, most: int) ->
     modules = {path: session.open(path) for path in first}
     inputs = prepared.model.sample_inputs()
     wanted = reference_outputs(prepared.model, inputs)
-    wrong = {path: check_answer(first[path], module, inputs, wanted)[1] for path, module in modules.items()}
+    quanta = prepared.model.quanta
+    wrong = {
+        path: check_answer(first[path], module, inputs, wanted, quanta=quanta)[1] for path, module in modules.items()
+    }
     operators = Operators(prepared, session)
     samples, done = timed({first[path]: module for path, module in modules.items()}, operators, most)
     variants = {

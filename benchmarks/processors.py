@@ -88,7 +88,7 @@ def measure(name: str, prepared: Prepared, paths: dict[str, Path], session: Sess
     modules = {on: session.open(path) for on, path in paths.items()}
     inputs = prepared.model.sample_inputs()
     wanted = reference_outputs(prepared.model, inputs)
-    errors = {on: answer_errors(module.run(inputs), wanted)[1] for on, module in modules.items()}
+    errors = {on: answer_errors(module.run(inputs), wanted, prepared.model.quanta)[1] for on, module in modules.items()}
     samples: dict[str, list[float]] = {on: [] for on in modules}
     for _ in range(rounds):
         for on, module in modules.items():

@@ -160,7 +160,10 @@ def bench(
     inputs = prepared.model.sample_inputs()
     wanted = reference_outputs(prepared.model, inputs)
     allowed = {"coexec": FLOAT16_TOLERANCE} if plan.settings.gpu_float == "float16" else {}
-    errors = [check_answer(n, module, inputs, wanted, allowed.get(n, TOLERANCE)) for n, module in modules.items()]
+    quanta = prepared.model.quanta
+    errors = [
+        check_answer(n, module, inputs, wanted, allowed.get(n, TOLERANCE), quanta) for n, module in modules.items()
+    ]
     operators.measure()
     calm_down()
     log(f"running {repeat} rounds")

@@ -34,7 +34,7 @@ def check_import(model: LoadedModel, inputs: Values | None = None, log: Log = la
     if mark and mark.exists():
         return
     log(f"checking the import of {model.name}")
-    error = answer_errors(host_outputs(model.module, values), reference_outputs(model, values))[1]
+    error = answer_errors(host_outputs(model.module, values), reference_outputs(model, values), model.quanta)[1]
     if not error <= TOLERANCE:
         raise CheckFailed(
             f"{model.name} is imported wrongly: its answer differs from the reference's by {error:.2e}",

@@ -13,11 +13,13 @@ import onnxruntime
 from tvm_codl.frontend.interpreter import tflite_tensors
 from tvm_codl.frontend.load import import_onnx
 from tvm_codl.frontend.onnx_file import read_onnx
+from tvm_codl.frontend.reference import precise_session
 from tvm_codl.frontend.tflite_file import is_tflite, operator_name, read_tflite, tensor_name
 from tvm_codl.frontend.tflite_import import import_tflite
 from tvm_codl.measure.answers import answer_errors
 from tvm_codl.measure.host_outputs import Values, host_outputs
 from tvm_codl.relay.model import LoadedModel, Shape
+from tvm_codl.relay.quanta import quanta_of
 
 
 class NodeError(msgspec.Struct, frozen=True):
@@ -50,17 +52,21 @@ def _of_onnx(path: Path, shapes: Mapping[str, Shape], inputs: Values) -> list[No
         module = import_onnx(_all_outputs(path), shapes, path)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    quanta = quanta_of(module)
+    if not quanta:  # else precise sums are one of the optimisations
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = precise_session(proto.SerializeToString(), options)
     wanted = session.run(None, dict(inputs))
-    ours = dict(
-        zip([o.name for o in proto.graph.output], zip(host_outputs(module, inputs), wanted, strict=True), strict=True)
-    )
+    values = host_outputs(module, inputs)
+    errors = {
+        output.name: answer_errors([got], [want], quanta[number : number + 1])[1]
+        for number, (output, got, want) in enumerate(zip(proto.graph.output, values, wanted, strict=True))
+    }
     return [
-        NodeError(node.name, node.op_type, name, answer_errors(*([value] for value in ours[name]))[1])
+        NodeError(node.name, node.op_type, name, errors[name])
         for node in proto.graph.node
         for name in node.output
-        if name in ours
+        if name in errors
     ]
 
 

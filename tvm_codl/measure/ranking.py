@@ -135,7 +135,7 @@ def _measure(
     for name, module in modules.items():
         inputs = networks[name].model.sample_inputs()
         wanted = reference_outputs(networks[name].model, inputs)
-        _, relative[name] = check_answer(name, module, inputs, wanted)
+        _, relative[name] = check_answer(name, module, inputs, wanted, quanta=networks[name].model.quanta)
     calm_down()
     context.log(f"running {repeat} rounds of {len(modules)} models")
     measured = [

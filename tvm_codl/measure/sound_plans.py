@@ -63,7 +63,7 @@ class Soundness:
         if self._wanted is None:
             self._wanted = reference_outputs(self.prepared.model, self.inputs)
         tolerance = FLOAT16_TOLERANCE if plan.settings.gpu_float == "float16" else TOLERANCE
-        return find_fault(module, self.inputs, self._wanted, tolerance)
+        return find_fault(module, self.inputs, self._wanted, tolerance, self.prepared.model.quanta)
 
     def _blame(self, plan: Plan, on_gpu: Sequence[int]) -> None:
         """Records the fault for the operator's piece on the GPU, so that no plan puts it there again."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import tvm
+
+from tvm_codl.relay.quanta import quanta_of
 
 Shape = tuple[int, ...]
 
@@ -30,6 +33,11 @@ class LoadedModel:
     sample: Callable[[Shape], np.ndarray] | None = None
     samples: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False)
     path: Path | None = None
+
+    @functools.cached_property
+    def quanta(self) -> tuple[float, ...]:
+        """For each output how finely it is rounded (:func:`.quanta_of`); empty for a network that is not quantised."""
+        return quanta_of(self.module)
 
     def sample_inputs(self, seed: int = 0) -> dict[str, np.ndarray]:
         """One value for each input: the network's own sample if it has one, else random by ``seed`` (standard normal for

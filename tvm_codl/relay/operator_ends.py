@@ -10,7 +10,7 @@ from tvm import relay
 from tvm.relay.op import OpPattern
 from tvm.relay.op.annotation import stop_fusion
 
-from tvm_codl.relay.calls import is_call
+from tvm_codl.relay.calls import is_call, shape_of
 from tvm_codl.relay.quantised import DEQUANTISE, QUANTISE
 from tvm_codl.relay.walk import children, in_order, rewrite
 
@@ -48,6 +48,10 @@ def EndOperators(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRMo
             last = max(behind, key=lambda arm: arm.heavy)
             ends |= {arm.quantised for arm in behind if arm.heavy != last.heavy and arm.quantised is not None}
             arms[expr] = (_Arm(last.heavy, expr) if is_call(expr, QUANTISE) else last,)
+    outputs = order[-1].fields if isinstance(order[-1], relay.Tuple) else [order[-1]]
+    # A picture is then given the file's layout.
+    pictures = [output for output in outputs if is_call(output, DEQUANTISE) and len(shape_of(output)) == 4]
+    ends |= {arm.quantised for output in pictures for arm in arms.get(output, ()) if arm.quantised is not None}
     return rewrite(
         module, lambda expr, new: stop_fusion(relay.Call(expr.op, list(new), expr.attrs)) if expr in ends else None
     )
