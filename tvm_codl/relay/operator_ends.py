@@ -41,7 +41,9 @@ def EndOperators(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRMo
         if not is_call(expr):
             arms[expr] = behind
         elif not _is_elementwise(expr):
-            direct = {field for child in children(expr) for field in (child, *children(child))}
+            direct = {
+                f for child in children(expr) for f in (child.fields if isinstance(child, relay.Tuple) else [child])
+            }
             ends |= {arm.quantised for arm in behind if arm.quantised is not None and arm.quantised not in direct}
             arms[expr] = (_Arm(number, None),)
         elif behind and not (is_call(expr, QUANTISE) and uses[expr] > 1):
