@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tvm
 from tvm import relay
 
@@ -31,10 +32,10 @@ def _quantum(expr: relay.Expr) -> float:
     while is_call(expr, "multiply", "divide", "add", "subtract", "cast", "annotation.stop_fusion", *MOVES):
         if is_call(expr, "multiply", "divide", "add", "subtract"):
             constant = value_of(expr.args[1])
-            if constant is None or constant.size != 1:
+            if constant is None or constant.size == 0 or np.ptp(constant):
                 return OF_RANGE
             if is_call(expr, "multiply", "divide"):
-                by = abs(float(constant.item()))
+                by = abs(float(constant.flat[0]))
                 step = step * by if is_call(expr, "multiply") else step / by
         expr = expr.args[0]
     return step if is_call(expr, "reinterpret") else OF_RANGE

@@ -11,9 +11,19 @@ from tvm_codl.relay.quantised import DEQUANTISE, EIGHT_BITS, QUANTISE, Scheme, s
 
 #: Added to a float32 of at most 2²² in magnitude it rounds that to the nearest integer ``n``, of two to the even one, as
 #: onnxruntime does: from 2²³ to 2²⁴ neighbouring float32 are 1 apart.  The sum's bits are those of ``ROUNDER``, plus ``n``.
-#: (TVM would drop an addition that is taken back at once.)
-ROUNDER = np.float32(1.5 * 2**23)
+#: (TVM would drop an addition that is taken back at once; of a number in OpenCL source it prints seven digits, all that
+#: this one has.)
+ROUNDER = np.float32(12_000_000)
 _BITS = int(ROUNDER.view(np.int32))
+
+
+def _factor(scale: np.ndarray, shape: tuple[int, ...]) -> relay.Constant:
+    """A scale as a tensor with a value for each channel: of a single one OpenCL source would have seven digits only, and
+    one rounding that goes the other way changes all that follows."""
+    if scale.size == 1 and shape:
+        axis = 1 if len(shape) == 4 else len(shape) - 1
+        scale = np.full([shape[axis], *[1] * (len(shape) - 1 - axis)], scale.item(), np.float32)
+    return as_constant(scale)
 
 
 def _dequantise(site: Site) -> relay.Expr | None:
@@ -27,11 +37,11 @@ def _dequantise(site: Site) -> relay.Expr | None:
         return as_constant(np.asarray((value.astype(np.float32) - zero) * scale, np.float32))
     rounded = _rounded(data, scheme) if site.uses[data] == 1 else None
     if rounded is not None:
-        return relay.multiply(rounded, as_constant(scale))
+        return relay.multiply(rounded, _factor(scale, site.shape))
     number = relay.cast(data, "float32")
     if zero.any():
         number = relay.subtract(number, as_constant(zero))
-    return relay.multiply(number, as_constant(scale))
+    return relay.multiply(number, _factor(scale, site.shape))
 
 
 def _rounded(data: relay.Expr, scheme: Scheme) -> relay.Expr | None:
@@ -62,9 +72,9 @@ def _quantise(site: Site) -> relay.Expr | None:
         number = number.args[0]
     factor = value_of(number.args[1]) if is_call(number, "multiply") and site.uses[number] == 1 else None
     if factor is not None and is_call(number.args[0], "cast"):  # of sums: one product, as onnxruntime does it
-        number = relay.multiply(number.args[0], as_constant(np.asarray(factor / scale, np.float32)))
+        number = relay.multiply(number.args[0], _factor(np.asarray(factor / scale, np.float32), site.shape))
     else:
-        number = relay.divide(number, as_constant(np.asarray(scale)))
+        number = relay.divide(number, _factor(np.asarray(scale), site.shape))
     number = relay.clip(number, float(low), float(high))
     bits = relay.reinterpret(relay.add(number, as_constant(np.asarray(ROUNDER))), "int32")
     return relay.cast(relay.subtract(bits, relay.const(_BITS - zero, "int32")), dtype)
