@@ -9,11 +9,13 @@ import pytest
 from tvm import relay
 
 from tests.frontend.quantised_models import FORMATS, SMALL, Type, quantised
-from tests.relay.oracle import run_together
+from tests.relay.oracle import partitioned, plan_of, run_together
 from tvm_codl.frontend.load import load_model
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.measure.answers import answer_errors
+from tvm_codl.plan.plan import Placement
 from tvm_codl.relay.calls import is_call, value_of
+from tvm_codl.relay.float16 import GpuFloat16
 from tvm_codl.relay.model import LoadedModel
 from tvm_codl.relay.pipeline import extract
 from tvm_codl.relay.walk import in_order
@@ -62,3 +64,10 @@ def test_behind_a_relu_int8_is_stored_as_uint8_and_padded_with_zeros(tmp_path: P
     model = load_model(str(quantised(SMALL["depthwise"], tmp_path, "QDQ", "QInt8")))
     last = products(model)[-1]
     assert last.args[0].checked_type.dtype == "uint8" and any(int(p) for p in last.attrs.padding)
+
+
+def test_what_quantises_is_not_computed_in_float16(tmp_path: Path) -> None:
+    model = load_model(str(quantised(SMALL["padded"], tmp_path, "QDQ")))
+    graph, _, prepared = extract(model.module)
+    module = partitioned(prepared, plan_of(graph, other=Placement("gpu")))
+    assert "float16" not in str(GpuFloat16()(module))

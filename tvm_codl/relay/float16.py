@@ -10,7 +10,9 @@ import tvm
 import tvm.relay.transform.mixed_precision as mixed  # registers TVM's own lists of operators
 from tvm import relay
 
+from tvm_codl.relay.calls import is_call
 from tvm_codl.relay.partition import PROCESSOR
+from tvm_codl.relay.walk import in_order
 
 CONVERSION = "FTVMMixedPrecisionConversionType"
 #: TVM's own level of registration, at which it is put back.
@@ -22,14 +24,15 @@ def GpuFloat16() -> tvm.transform.Pass:
 
     TVM's lists (``tvm.relay.transform.mixed_precision``) say which operators compute in float16; convolutions and matrix
     products add up in float32, so that sums of thousands keep their digits.  Weights become float16 constants.  Shared
-    tensors, the CPU's regions and ``@main`` keep float32.
+    tensors, the CPU's regions and ``@main`` keep float32, and so do regions that quantise: their roundings need it.
     """
 
     def rewrite(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         functions = dict(mod.functions.items())
         for variable, function in functions.items():
             attrs = function.attrs
-            if attrs and PROCESSOR in attrs and str(attrs[PROCESSOR]) == "gpu":
+            on_gpu = attrs and PROCESSOR in attrs and str(attrs[PROCESSOR]) == "gpu"
+            if on_gpu and not any(is_call(expr, "reinterpret") for expr in in_order(function.body)):
                 functions[variable] = _half(function)
         # The region's variables stay the same, since their types do.
         return relay.transform.InferType()(tvm.IRModule(functions))
