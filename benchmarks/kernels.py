@@ -2,10 +2,12 @@
 
 Times each convolution with bias and ReLU on one core, CPU and OpenCL, with the configurations that ship with the package;
 ``--stock`` adds TVM's own NCHWc convolution on the CPU.  Times are the least of the repeats: other processes only add.
+``--integers`` prints as JSON what the same convolutions of 8-bit integers take of float32's time: medians of interleaved runs.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -73,6 +75,44 @@ def network(shape: tuple[int, ...], layout: str) -> tuple[tvm.IRModule, int]:
     return tvm.IRModule.from_expr(relay.Function([x], y)), 2 * rows * rows * out * window * window * channels // groups
 
 
+def of_integers(shape: tuple[int, ...]) -> tvm.IRModule:
+    """The convolution of one line of the table for 8-bit integers, with what makes its sums uint8 again."""
+    channels, out, extent, window, stride, pad, groups = shape
+    random = np.random.default_rng(0)
+    kernel = (window, window, channels, 1 if groups > 1 else out)
+    x = relay.var("x", shape=(1, extent, extent, channels), dtype="uint8")
+    sums = relay.nn.conv2d(
+        x,
+        relay.const(random.integers(-127, 128, kernel).astype("int8")),
+        strides=(stride, stride),
+        padding=(pad, pad, pad, pad),
+        groups=groups,
+        channels=out,
+        kernel_size=(window, window),
+        data_layout="NHWC",
+        kernel_layout="HWOI" if groups > 1 else "HWIO",
+        out_dtype="int32",
+    )
+    sums = relay.nn.bias_add(sums, relay.const(random.integers(-99, 99, out).astype("int32")), axis=3)
+    real = relay.clip(relay.cast(sums, "float32") * relay.const(np.full(out, 1e-4, "float32")), 0.0, 255.0)
+    rounder = np.float32(1.5 * 2**23)
+    bits = relay.reinterpret(real + relay.const(rounder), "int32") - relay.const(int(rounder.view("int32")), "int32")
+    return tvm.IRModule.from_expr(relay.Function([x], relay.cast(bits, "uint8")))
+
+
+def share_of_integers(shape: tuple[int, ...]) -> dict[str, float]:
+    """Milliseconds of both types on the CPU, and their ratio."""
+    timers = {}
+    for name, mod in (("int8_ms", of_integers(shape)), ("float32_ms", network(shape, "NHWC")[0])):
+        with scheduled(), tvm.transform.PassContext(opt_level=3, config=OPTIONS):
+            executor = graph_executor.GraphModule(relay.build(mod, cpu_target())["default"](tvm.cpu()))
+        executor.run()
+        timers[name] = executor.module.time_evaluator("run", tvm.cpu(), number=3, repeat=1)
+    times = [{name: timer().mean * 1e3 for name, timer in timers.items()} for _ in range(REPEATS)]
+    found = {name: float(np.median([each[name] for each in times])) for name in timers}
+    return {**found, "ratio": found["int8_ms"] / found["float32_ms"]}
+
+
 def milliseconds(mod: tvm.IRModule, target: tvm.target.Target, kind: str, folder: Path, flops: int) -> float:
     with scheduled(), tvm.transform.PassContext(opt_level=3, config=OPTIONS):
         library = relay.build(mod, target)
@@ -91,10 +131,18 @@ def milliseconds(mod: tvm.IRModule, target: tvm.target.Target, kind: str, folder
 @click.command()
 @click.argument("names", nargs=-1)
 @click.option("--stock", is_flag=True, help="Also TVM's NCHWc convolution on the CPU.")
+@click.option(
+    "--integers", is_flag=True, help="The share of float32's time that 8-bit integers take on the CPU, as JSON."
+)
 @click.option("--processor", type=click.Choice(["cpu", "gpu", "both"]), default="both")
-def main(names: tuple[str, ...], stock: bool, processor: str) -> None:
+def main(names: tuple[str, ...], stock: bool, integers: bool, processor: str) -> None:
     """Prints one line for each convolution whose name begins with one of NAMES (default: all)."""
     cores = sorted(os.sched_getaffinity(0))
+    if integers:
+        os.sched_setaffinity(0, cores[:1])
+        chosen = {name: shape for name, shape in SHAPES.items() if not names or name.startswith(names)}
+        click.echo(json.dumps({name: share_of_integers(shape) for name, shape in chosen.items()}, indent=2))
+        return
     if processor != "cpu":
         os.environ.update(opencl.environment())
         os.environ.setdefault("CODL_GPU_CORES", str(cores[-1]))
