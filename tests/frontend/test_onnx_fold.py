@@ -99,6 +99,17 @@ def test_a_loop_over_constants_is_run() -> None:
     check(graph_of(nodes, weights), ["Mul"])
 
 
+def test_a_loop_that_stacks_stays() -> None:
+    """ONNX's reference evaluator gives its stack of n numbers the shape (n, 1)."""
+    kinds_of = {"i": TensorProto.INT64, "on": TensorProto.BOOL, "still": TensorProto.BOOL, "each": TensorProto.INT64}
+    values = {name: helper.make_tensor_value_info(name, kind, []) for name, kind in kinds_of.items()}
+    nodes = [helper.make_node("Identity", ["on"], ["still"]), helper.make_node("Neg", ["i"], ["each"])]
+    body = helper.make_graph(nodes, "body", [values["i"], values["on"]], [values["still"], values["each"]])
+    loop = helper.make_node("Loop", ["count", "yes"], ["y"], body=body)
+    proto = graph_of([loop], {"count": np.array(5), "yes": np.array(True)})
+    assert kinds(folded(proto)) == ["Loop"]
+
+
 def test_random_quantised_and_large_constants_stay() -> None:
     nodes = [
         helper.make_node("RandomUniformLike", ["w"], ["noise"]),

@@ -82,7 +82,7 @@ def _is_small(tensor: onnx.TensorProto) -> bool:
 
 def _results(node: onnx.NodeProto, known: Constants, types: Types, proto: onnx.ModelProto) -> Constants | None:
     """What a node computes by name; None where that is not constant, large, or no numbers."""
-    if node.domain not in ("", "ai.onnx") or node.op_type in _LEFT:
+    if node.domain not in ("", "ai.onnx") or node.op_type in _LEFT or _stacks(node):
         return None
     if node.op_type in ("Shape", "Size") and (shape := shape_of(node.input[0], types)) is not None:
         attributes = attributes_of(node)
@@ -103,6 +103,11 @@ def _results(node: onnx.NodeProto, known: Constants, types: Types, proto: onnx.M
     if not all(isinstance(v, np.ndarray) and v.dtype.kind in "biuf" and v.size <= MOST for v in values.values()):
         return None
     return values or None
+
+
+def _stacks(node: onnx.NodeProto) -> bool:
+    """Whether a loop stacks what its rounds give, which the reference evaluator does in another shape than ONNX says."""
+    return node.op_type == "Scan" or (node.op_type == "Loop" and len(node.output) > len(node.input) - 2)
 
 
 def _elements(name: str, types: Types) -> int:
