@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tvm_codl.graph.opgraph import Node, Operator, OpGraph, Ref, Tensor
 from tvm_codl.measure.answers import TOLERANCE, answer_errors
+from tvm_codl.measure.checked_plan import tensor_quanta
 from tvm_codl.relay.quanta import OF_RANGE
 
 WANT = np.linspace(-6.4, 6.35, 2000).astype(np.float32)
@@ -36,3 +38,12 @@ def test_where_only_what_is_before_is_quantised_the_range_has_255_quanta() -> No
 
 def test_what_is_not_finite_is_wrong_in_a_quantised_network_too() -> None:
     assert answer_errors([np.full_like(WANT, np.nan)], [WANT], [0.05])[1] == np.inf
+
+
+@pytest.mark.parametrize(("op", "wanted"), [("reinterpret", [OF_RANGE, 1.0, 0.0]), ("cast", [0.0, 0.0, 0.0])])
+def test_tensors_of_eight_bits_are_quantised_where_something_is(op: str, wanted: list[float]) -> None:
+    kinds = ("float32", "uint8", "int32")
+    tensors = tuple(Tensor(i, kind, (2, 3), kind) for i, kind in enumerate(kinds))
+    node = Node(op, {}, (Ref("input", 0),), ((2, 3),), "uint8")
+    graph = OpGraph(tensors, (Operator(0, op, op, (0,), (1,), (node,), (), 0),), (0,), (1,))
+    assert [tensor_quanta(graph)[tensor] for tensor in range(3)] == wanted
