@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx.backend.test
+import onnxruntime
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
@@ -33,6 +34,8 @@ PARAMETERS = {
     "Tile": (1, 1), "TopK": (1, 1), "Trilu": (1, 1), "Unsqueeze": (1, 1), "Upsample": (1, 1),
 }  # fmt: skip
 _EXPANDED = "_expanded"
+#: Their answers wrap around at 8 bits where ONNX says that they saturate: they are compared with onnxruntime's.
+WRAPPED = ("test_qlinearmatmul_2D_int8_float32", "test_qlinearmatmul_3D_int8_float32")
 
 #: Tensors; sequences of them as lists; None for an optional without a value.
 Value = np.ndarray | list[np.ndarray] | None
@@ -84,6 +87,9 @@ def example(case: Case) -> Example:
     taken = [value for value in model.graph.input if value.name not in known]
     inputs = {v.name: _read(data / f"input_{i}.pb", v.type) for i, v in enumerate(taken)}
     outputs = [_read(data / f"output_{i}.pb", v.type) for i, v in enumerate(model.graph.output)]
+    if case.name in WRAPPED:
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        outputs = session.run(None, inputs)
     for name in parameters(_signature(case, model)):
         if name in inputs:
             _bind(model, data / f"input_{list(inputs).index(name)}.pb", name)

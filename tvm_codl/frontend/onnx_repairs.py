@@ -147,9 +147,10 @@ def _concat(node: onnx.NodeProto, types: Types, constants: Constants) -> list[on
 
 def _one_scale(node: onnx.NodeProto, types: Types, constants: Constants) -> list[onnx.NodeProto]:
     """A scale and a zero point of one element without axes: TVM takes them for those of an axis."""
-    made = []
+    made: list[onnx.NodeProto] = []
+    half = element_type(node.input[1], types) == TensorProto.FLOAT16  # refused by its type, which stays known
     for place, name in enumerate(node.input[1:3], 1):
-        if name and shape_of(name, types) == (1,):
+        if not half and name and shape_of(name, types) == (1,):
             node.input[place] = f"{node.output[0]}.one{place}"
             made.append(helper.make_node("Squeeze", [name], [node.input[place]]))
     return [*made, node]
