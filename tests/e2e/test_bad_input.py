@@ -268,13 +268,21 @@ def test_a_local_phone_that_is_killed_in_the_middle_of_measuring(tvm_codl_line: 
         servers = [
             c
             for c in psutil.Process(process.pid).children()
-            if "tvm_codl.device.reference.server" in " ".join(c.cmdline())
+            if "tvm_codl.device.reference.server" in _command(c)
         ]
         return [session for server in servers for session in server.children()]
 
     wait_until(lambda: bool(sessions()), "a session starts")
     sessions()[0].kill()
     tvm_codl_line.finish(process, 60.0).is_error(3)
+
+
+def _command(process: psutil.Process) -> str:
+    """Empty where it has ended meanwhile."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def _busy_s(pid: int) -> float:

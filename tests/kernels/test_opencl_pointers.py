@@ -80,6 +80,15 @@ def test_what_direct_vectors_writes_is_understood() -> None:
     assert "codl_load4(w_at0 + 0)" in advancing(direct_vectors(kernel(load)))
 
 
+def test_a_parameter_has_the_type_of_the_kernel_that_is_defined() -> None:
+    """A module declares its other kernels: there the name may be another type's."""
+    declared = "__kernel void g(__global float* restrict w);\n"
+    load = "    acc = vload4(0, w + (r * 4));"
+    assert "codl_load" in direct_vectors(declared + kernel(load))
+    integers = declared + kernel(load).replace("__global float* restrict w", "__global uchar* restrict w")
+    assert integers.count("uchar") == 1 and "vload4(0, w + " in direct_vectors(integers)
+
+
 def test_many_loads_are_parted_and_wait_for_their_use() -> None:
     loads = [f"b[{i}] = codl_load4(w + ((r * 64) + {i * 4}));" for i in range(9)]
     uses = [f"a[0] = a[0] + b[{i}];" for i in range(9)]

@@ -42,7 +42,7 @@ def network() -> Prepared:
     made = Network(1, 8, 8, 16)
     made.conv(made.conv(0, 8), 24)
     graph = made.graph()
-    model = SimpleNamespace(name="net", sample_inputs=dict)
+    model = SimpleNamespace(name="net", sample_inputs=dict, quanta=())
     return Prepared(model, graph, {}, None, legal(graph))  # type: ignore[arg-type]
 
 

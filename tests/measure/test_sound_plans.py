@@ -120,7 +120,7 @@ class Bench:
         made = Network(1, 8, 8, 16)
         made.conv(made.conv(made.conv(0, 8), 24), 8)
         self.graph, self.said, self.built = made.graph(), list[str](), 0
-        model = SimpleNamespace(name="net", sample_inputs=dict)
+        model = SimpleNamespace(name="net", sample_inputs=dict, quanta=())
         prepared = Prepared(model, self.graph, {}, None, legal(self.graph))  # type: ignore[arg-type]
         self.store = RecordStore(folder / "records.sqlite")
         phone = SimpleNamespace(profile=PROFILE)

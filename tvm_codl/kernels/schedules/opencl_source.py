@@ -59,10 +59,14 @@ GROUP_NOTE = re.compile(r"// codl group (\d+) (\d+) (\d+)\n")
 _DEFINITION = re.compile(r"^(__kernel) (void [^;{]*\{)$", re.MULTILINE)
 
 
+def _float_parameters(source: str) -> set[str]:
+    """Of the kernel that is defined: others of the module are declared, with parameters of the same names and other types."""
+    return {name for parameters in _PARAMETERS.findall(source) for name in _PARAMETER.findall(parameters)}
+
+
 def aligned_loads(source: str) -> str:
     """``source`` with the vector loads from its float parameters made through pointers to vectors."""
-    # Other kernels of the module are declared, with parameters that may have the names of this one's arrays.
-    names = {name for parameters in _PARAMETERS.findall(source) for name in _PARAMETER.findall(parameters)}
+    names = _float_parameters(source)
 
     def load(match: re.Match[str]) -> str:
         width, name = match.groups()
@@ -75,7 +79,7 @@ def aligned_loads(source: str) -> str:
 def direct_vectors(source: str) -> str:
     """``source`` with the vector accesses to its float parameters and private arrays written as casts."""
     words = dict.fromkeys(_PRIVATE.findall(source), ("codl_take", "codl_put"))
-    words |= dict.fromkeys(_PARAMETER.findall(source), ("codl_load", "codl_store"))
+    words |= dict.fromkeys(_float_parameters(source), ("codl_load", "codl_store"))
 
     def load(match: re.Match[str]) -> str:
         width, name = match.groups()
