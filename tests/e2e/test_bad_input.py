@@ -266,9 +266,7 @@ def test_a_local_phone_that_is_killed_in_the_middle_of_measuring(tvm_codl_line: 
 
     def sessions() -> list[psutil.Process]:
         servers = [
-            c
-            for c in psutil.Process(process.pid).children()
-            if "tvm_codl.device.reference.server" in _command(c)
+            c for c in psutil.Process(process.pid).children() if "tvm_codl.device.reference.server" in _command(c)
         ]
         return [session for server in servers for session in server.children()]
 

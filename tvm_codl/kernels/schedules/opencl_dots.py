@@ -62,13 +62,34 @@ def name_of(reads: str, step: int, lanes: int) -> str:
     return f"codl_dot_{kind}_{step}x{lanes}"
 
 
+#: A load of eight bits among those that TVM puts together, and all of them; what is declared, and arrays by type.
+_SHIFTED = r"\(\(0x000000ff << \d+\) & \(({}\w+\[[^\[\]]*\]) << \d+\)\)"
+_BYTE = re.compile(_SHIFTED.format(""))
+_BYTES = re.compile(rf"{_SHIFTED.format('?:')}(?:\|{_SHIFTED.format('?:')})+")
+#: One of them in all four.
+_SPREAD = re.compile(r"\((u?)int\)\(((\w+)\[[^\[\]]*\]), \2, \2, \2\)")
+_DECLARED = re.compile(r"^__kernel [^{;]*;$", re.MULTILINE)
+_HELD = re.compile(r"\b(u?char)\*? (?:restrict )?(\w+)")
+
+
 def corrected(source: str) -> str:
     """``source`` with what TVM writes wrong in kernels of integers.
 
     It prints seven digits of a constant, and so another number than 1.5 * 2**23, which is added to round half to even.
-    Four 8-bit integers it takes for one of 32 bits, but stores a vector.
+    Four 8-bit integers it takes for one of 32 bits, but stores a vector.  Of more that lie apart it makes one number too.
     """
     text = source.replace("1.258291e+07f", "12582912.0f")
+    types = {name: kind for kind, name in _HELD.findall(_DECLARED.sub("", text))}
+
+    def vector(match: re.Match[str]) -> str:
+        loads = _BYTE.findall(match[0])
+        kind = types[loads[0].partition("[")[0]]
+        return f"({kind}{len(loads)})({', '.join(loads)})"
+
+    def spread(match: re.Match[str]) -> str:
+        return f"({match[1]}char4)({match[2]})" if match[3] in types else match[0]
+
+    text = _SPREAD.sub(spread, _BYTES.sub(vector, text))
     return _FOUR_STORED.sub(lambda match: f"vstore4((convert_{'uchar4' if match[1] else 'char4'}(", text)
 
 
