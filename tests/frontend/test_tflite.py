@@ -159,7 +159,7 @@ def test_other_operators_that_stay_out_are_named(tmp_path: Path) -> None:
     model.graph.tensors[z].quantization = schema.QuantizationParametersT(scale=[0.5], zeroPoint=[0])
     with pytest.raises(UserError, match="ERF_OF_MINE, RELU, SOFTMAX") as error:
         load_model(str(model.save(tmp_path / "o.tflite", y, z)))
-    assert "beta 2" in error.value.evidence and "RELU (of quantised tensors)" in error.value.evidence
+    assert "beta 2" in error.value.evidence and "RELU (of quantised float32)" in error.value.evidence
 
 
 def test_control_flow_is_refused(tmp_path: Path) -> None:

@@ -104,8 +104,7 @@ def test_the_cost_model_knows_the_tiles_that_run() -> None:
     (workload,) = [Workload.of(o, graph) for o in graph.operators if Workload.of(o, graph).kind == "conv2d"]
     gpu = usual("local")
     target = gpu_target(cpu_target(), gpu)
-    facts = DeviceFacts(gpu=gpu)
-    scheduler = Scheduler(Tunings(), facts.serves("gpu"), gpu)
+    scheduler = Scheduler(Tunings(), "gpu", DeviceFacts(gpu=gpu))
     s = scheduler.schedules(table([workload]))
     with scheduled(shipped=False):
         ((name, *arguments),) = workloads(mod, target)

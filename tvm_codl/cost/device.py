@@ -10,14 +10,17 @@ import msgspec
 
 from tvm_codl.kernels.gpu import Gpu
 from tvm_codl.kernels.reuse import Serves
+from tvm_codl.kernels.tiles.dots import GPU_DOT, Dot, dot_of
 from tvm_codl.kernels.tiles.vectors import register_lanes
 from tvm_codl.records.record import Processor
 
 
 class DeviceFacts(msgspec.Struct, frozen=True):
-    """Zero if unknown.  ``cpu_lanes``: float32 in one vector of a CPU's kernel.  Clocks in MHz, caches and memory in bytes."""
+    """Zero if unknown.  ``cpu_lanes``: float32 in one vector of a CPU's kernel.  ``cpu_dot``: the CPU's instruction for
+    products of 8-bit integers.  Clocks in MHz, caches and memory in bytes."""
 
     cpu_lanes: int = 16
+    cpu_dot: Dot = dot_of("", False, 16, "uint8")
     gpu: Gpu = Gpu()
     cpu_cores: int = 1
     cpu_mhz: float = 0.0
@@ -34,9 +37,11 @@ class DeviceFacts(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, profile: Mapping[str, Any]) -> DeviceFacts:
         """From the fields of a :class:`~tvm_codl.device.profile.DeviceProfile`; missing ones stay unknown."""
-        lanes = register_lanes(str(profile.get("cpu_target") or ""))
+        target = str(profile.get("cpu_target") or "")
+        lanes = register_lanes(target)
         return cls(
             cpu_lanes=lanes,
+            cpu_dot=dot_of(target, "aarch64" in target or "arm" in target, lanes, "uint8"),
             gpu=Gpu.of(profile, lanes),
             cpu_cores=len(profile.get("cpu_cores") or (0,)),
             cpu_mhz=max((_number(c.get("max_mhz")) for c in profile.get("clusters") or ()), default=0.0),
@@ -57,13 +62,17 @@ class DeviceFacts(msgspec.Struct, frozen=True):
             return Serves("cpu", self.cpu_lanes)
         return Serves("gpu", self.gpu.lanes, self.gpu.kind)
 
+    def dot(self, processor: Processor) -> Dot:
+        """The processor's instruction for products of 8-bit integers."""
+        return self.cpu_dot if processor == "cpu" or self.gpu.kind == "played" else GPU_DOT
+
     def row(self) -> list[float]:
         """Logarithms of the numbers; :data:`COLUMNS` names them."""
         numbers = (self.cpu_lanes, self.gpu.lanes, self.gpu.group, *(getattr(self, name) for name in _NUMBERS))
         return [math.log2(1.0 + float(n)) for n in numbers]
 
 
-_NUMBERS = tuple(name for name in DeviceFacts.__struct_fields__ if name not in ("cpu_lanes", "gpu"))
+_NUMBERS = tuple(name for name in DeviceFacts.__struct_fields__ if name not in ("cpu_lanes", "cpu_dot", "gpu"))
 COLUMNS = tuple(f"device_{name}" for name in ("cpu_lanes", "gpu_lanes", "gpu_group", *_NUMBERS))
 
 

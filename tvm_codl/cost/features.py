@@ -25,6 +25,7 @@ from tvm_codl.records.workload import Workload
 KINDS = (
     *("conv2d", "depthwise", "conv2d_transpose", "dense", "batch_matmul", "max_pool2d", "avg_pool2d"),
     *("global_avg_pool2d", "add", "softmax", "resize2d", "concatenate"),
+    *("integer_conv2d", "integer_depthwise", "integer_dense"),
 )
 AXES = ("height", "channels", "rows", "batch")
 _SIZES = ("batch", "out_h", "out_w", "out_c", "in_h", "in_w", "in_c", "kernel_h", "kernel_w", "stride", "body")
@@ -78,7 +79,7 @@ class Describer:
 
     def __init__(self, tunings: Tunings, processor: Processor, device: DeviceFacts) -> None:
         self.device = device
-        self._scheduler = Scheduler(tunings, device.serves(processor), device.gpu)
+        self._scheduler = Scheduler(tunings, processor, device)
 
     def __call__(self, workloads: Sequence[Workload]) -> Described:
         given = table(workloads)

@@ -100,5 +100,6 @@ def shape_of(workload: Workload) -> Hashable:
     whole = workload.whole or workload
     sizes = (whole.batch, whole.in_h, whole.in_w, whole.in_c, whole.out_h, whole.out_w, whole.out_c)
     window = (whole.kernel_h, whole.kernel_w, whole.stride, whole.stride_w, whole.dilation, whole.groups)
-    plain = whole.kind in ("conv2d", "depthwise", "dense", "max_pool2d", "avg_pool2d", "global_avg_pool2d")
+    kind = whole.kind.removeprefix("integer_")
+    plain = kind in ("conv2d", "depthwise", "dense", "max_pool2d", "avg_pool2d", "global_avg_pool2d")
     return (whole.kind, *sizes, *window) if plain else (whole.kind, whole.key)

@@ -6,13 +6,14 @@ arrays: vectors, register tiles, strips, and which configuration.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_codl.cost.device import DeviceFacts
 from tvm_codl.cost.table import Integers, Table
 from tvm_codl.kernels.gpu import PHONES, Gpu
 from tvm_codl.kernels.reuse import (
@@ -20,17 +21,19 @@ from tvm_codl.kernels.reuse import (
     LOCAL_CONV2D,
     LOCAL_DENSE,
     Family,
-    Serves,
     Tunings,
     conv2d_family,
     dense_family,
     dense_lanes,
     depthwise_family,
+    integer_conv2d_family,
     nearest,
+    of_integers,
 )
 from tvm_codl.kernels.tiles import local_tiles, register_tiles, strips, vectors
 from tvm_codl.kernels.tiles.local_tiles import LocalProblem, LocalTiles
 from tvm_codl.kernels.variant import Cut, Task, Variant, variant_of
+from tvm_codl.records.record import Processor
 
 #: Values of ``task``; NONE is a kernel without a register tile.
 NONE, CONVOLUTION, STRIPS, PRODUCT = 0, 1, 2, 3
@@ -72,11 +75,12 @@ class Schedules(msgspec.Struct, frozen=True):
 
 
 class Scheduler:
-    """Answers for one processor, whose kernels are those that a tuning for ``serves`` serves."""
+    """Answers for one processor of a device, whose kernels are tuned as ``tunings`` say."""
 
-    def __init__(self, tunings: Tunings, serves: Serves, gpu: Gpu) -> None:
-        self.processor, self.lanes = serves.processor, serves.lanes
-        self.gpu = gpu if serves.processor == "gpu" else Gpu()
+    def __init__(self, tunings: Tunings, processor: Processor, device: DeviceFacts) -> None:
+        serves = device.serves(processor)
+        self.processor, self.lanes, self.dot = processor, serves.lanes, device.dot(processor)
+        self.gpu = device.gpu if processor == "gpu" else Gpu()
         self.phone, self.local_memory = self.gpu.kind in PHONES, self.gpu.kind == "local"
         self._families = tunings.by_family(serves)
 
@@ -86,10 +90,14 @@ class Scheduler:
         for name in ("task", "source", "extra", "packs", "padding", "nanoseconds"):
             result[name][:] = 0
         weighted = table["bytes_weights"] > 0
+        convolutions = (table["groups"] == 1) & weighted
+        plain = self.phone or self.local_memory  # what dense layers of integers are on real GPUs
         for rows, schedule in (
-            ((table.kinds == "conv2d") & (table["groups"] == 1) & weighted, self._conv2d),
+            ((table.kinds == "conv2d") & convolutions, self._conv2d),
+            ((table.kinds == "integer_conv2d") & convolutions, self._integer_conv2d),
             ((table.kinds == "dense") & weighted, self._dense),
-            (table.kinds == "depthwise", self._depthwise),
+            ((table.kinds == "integer_dense") & weighted & (not plain), self._dense),
+            ((table.kinds == "depthwise") | (table.kinds == "integer_depthwise"), self._depthwise),
         ):
             at = np.flatnonzero(rows)
             if len(at):
@@ -102,7 +110,7 @@ class Scheduler:
         s = self.schedules(table)
         columns = _rows(s.task, s.columns, s.blocks, s.lanes, s.source)
         cuts = [Cut(_CUTS[task], across, blocks, lanes, source) for task, across, blocks, lanes, source in columns]
-        for i in np.flatnonzero((s.task == CONVOLUTION) | (s.task == PRODUCT)) if self.local_memory else ():
+        for i in np.flatnonzero(s.nanoseconds):
             product = bool(s.task[i] == PRODUCT)
             _, ((problem, tiles),) = self._local_tiles(table.rows(np.array([i])), product)
             positions = problem.batch * problem.rows * problem.columns
@@ -131,11 +139,32 @@ class Scheduler:
         tiled = self._tiled(problem, families, rows, channels, _exact(table))
         return {**tiled, "task": CONVOLUTION, "extra": extra, "packs": packs}
 
+    def _integer_conv2d(self, table: Table) -> dict[str, Any]:
+        rows, columns, channels_in, step = table["out_h"], table["out_w"], table["in_c"], self.dot.step
+        positions, window = rows * columns, table["kernel_h"] * table["kernel_w"]
+        widest = 1 if self.local_memory else self.lanes
+        extra = vectors.missing_conv2d(table["out_c"], positions, window * channels_in, widest)
+        channels = table["out_c"] + extra
+        lanes, fill = vectors.integer_packing(channels, positions, self.lanes)
+        packs = fill | (channels_in % step != 0)
+        parts = _rows(table["batch"], table["in_w"], channels_in, np.where(packs, 0, lanes), *_window(table))
+        steps = np.where(packs, 0, step).tolist()
+        families = [integer_conv2d_family(step, *part) for step, part in zip(steps, parts, strict=True)]
+        # Of an undilated window, the values of a row lie together.
+        together = table["dilation_w"] == 1
+        deep = -(-channels_in * np.where(together, table["kernel_w"], 1) // step)
+        depth = deep * table["kernel_h"] * np.where(together, 1, table["kernel_w"])
+        filled, held = -(-channels // lanes) * lanes, self.dot.vectors
+        problem = register_tiles.Problem(rows, columns, filled, depth, deep, lanes, self.gpu, vectors=held)
+        tiled = self._tiled(problem, families, rows, channels, _exact(table))
+        return {**tiled, "task": CONVOLUTION, "extra": extra, "packs": packs}
+
     def _dense(self, table: Table) -> dict[str, Any]:
         if self.local_memory:
             return {**self._in_local_memory(table, product=True), "task": PRODUCT}
         depth, rows = table["in_c"], table["batch"]
-        extra = vectors.missing(table["out_c"], self.lanes)
+        integers = table.kinds == "integer_dense"
+        extra = np.where(integers, 0, vectors.missing(table["out_c"], self.lanes))
         channels = table["out_c"] + extra
         if self.phone:
             families = [dense_family(k, dense_lanes(units)) for k, units in _rows(depth, channels)]
@@ -143,7 +172,7 @@ class Scheduler:
             lanes = np.full_like(channels, register_tiles.STEP)
         else:
             filled, lanes = channels, vectors.lanes_for(channels, self.lanes)
-            families = [dense_family(*part) for part in _rows(depth, lanes)]
+            families = _families(dense_family, _rows(depth, lanes), integers)
         # A product's rows are the columns of its tiles.
         problem = register_tiles.Problem(np.ones_like(rows), rows, filled, depth, depth, lanes, self.gpu)
         tiled = self._tiled(problem, families, rows, channels, np.zeros((len(rows), 3), dtype=np.int64))
@@ -210,7 +239,8 @@ class Scheduler:
         each = channels // np.maximum(table["in_c"], 1)
         lanes = np.where(each == 1, vectors.lanes_for(channels, self.lanes), 1)
         taps = table["kernel_h"] * table["kernel_w"]
-        families = [depthwise_family(*part) for part in _rows(table["batch"], table["in_w"], each, *_window(table))]
+        parts = _rows(table["batch"], table["in_w"], each, *_window(table))
+        families = _families(depthwise_family, parts, table.kinds == "integer_depthwise")
         names = ("columns", "rows", "padding")
         source, knobs = self._configurations(families, rows, channels, _exact(table), names)
         window = (table[name] for name in ("kernel_h", "kernel_w", "stride_w", "dilation_w"))
@@ -254,6 +284,12 @@ class Scheduler:
             for i, index in zip(groups[family], chosen, strict=True):
                 settings[i] = relatives[index].knobs
         return source, settings
+
+
+def _families(of: Callable[..., Family], parts: list[list[int]], integers: NDArray[np.bool_]) -> list[Family]:
+    """Of each row, in ``parts`` as ``of`` takes them."""
+    found = (of(*part) for part in parts)
+    return [of_integers(f) if integer else f for f, integer in zip(found, integers.tolist(), strict=True)]
 
 
 def _number(setting: Any) -> int:

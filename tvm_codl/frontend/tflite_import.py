@@ -28,8 +28,10 @@ from tvm_codl.frontend.tflite_file import (
     tensor_name,
     write_tflite,
 )
+from tvm_codl.frontend.tflite_quantised import dequantised, unquantisable
 from tvm_codl.relay.model import Shape
 from tvm_codl.relay.pipeline import simplify
+from tvm_codl.relay.quantised import Scheme, dequantise
 
 #: Options that TVM's importer does not look at: by operator, the option and its only value that is right then.
 _IGNORED: dict[str, tuple[str, float]] = {"SOFTMAX": ("beta", 1.0), "GATHER": ("batchDims", 0)}
@@ -44,7 +46,8 @@ def import_tflite(
     """The simplified network at static shapes, its inputs (name, shape, type) and its outputs' names.
 
     ``outputs`` are tensors by number, in place of the file's own outputs.  Float16 weights become float32.  Raises
-    :class:`UserError` as :func:`read_tflite` and :func:`fix_shapes` do, and with their names for operators that are sparse, quantised, or that the importer does not know or computes otherwise.
+    :class:`UserError` as :func:`read_tflite` and :func:`fix_shapes` do, and with their names for operators that are sparse,
+    whose weights alone are quantised, or that the importer does not know or computes otherwise.
     """
     model = without_custom(read_tflite(path))
     graph = model.subgraphs[0]
@@ -60,10 +63,12 @@ def import_tflite(
         )
     shapes = fix_shapes(declared, given, path)
     _refuse(model, path)
-    _store_float32(model)
+    store_float32(model)
     if any(shapes[tensor_name(tensor)] != shape_of(tensor) for tensor in inputs):
         for index, shape in tensor_shapes(write_tflite(model), shapes, path).items():
             graph.tensors[index].shape = list(shape)
+    model = dequantised(model)
+    graph = model.subgraphs[0]
     named = tuple((tensor_name(tensor), shape_of(tensor), dtype_of(tensor)) for tensor in inputs)
     try:
         return simplify(_relay(model)), named, tuple(tensor_name(graph.tensors[i]) for i in graph.outputs)
@@ -94,8 +99,8 @@ def _refuse(model: schema.ModelT, path: Path) -> None:
         option, value = _IGNORED.get(name, ("", 0.0))
         if name == "DENSIFY" or any(tensor.sparsity is not None for tensor in touched):
             reasons[name] = "of sparse weights"
-        elif any(_is_quantised(tensor) for tensor in touched):
-            reasons[name] = "of quantised tensors"
+        elif why := unquantisable(model, operator):
+            reasons[name] = why
         elif name not in known:
             reasons[name] = "not known"
         elif option and getattr(operator.builtinOptions, option) != value:
@@ -105,16 +110,11 @@ def _refuse(model: schema.ModelT, path: Path) -> None:
         raise UserError(
             f"{path.name} uses operators that are not supported: {', '.join(sorted(reasons))}",
             f"{listed}; TVM {tvm.__version__}",
-            "export the model with float32 or float16 weights, dense, and with TFLite's own operators",
+            "export the model with float32 or float16 weights or as full integer, dense, with TFLite's own operators",
         )
 
 
-def _is_quantised(tensor: schema.TensorT) -> bool:
-    how = tensor.quantization
-    return how is not None and how.scale is not None and len(how.scale) > 0
-
-
-def _store_float32(model: schema.ModelT) -> None:
+def store_float32(model: schema.ModelT) -> None:
     """Changes the model: each DEQUANTIZE of a float16 constant goes, and its output is a float32 constant."""
     graph = model.subgraphs[0]
     kept = []
@@ -136,9 +136,20 @@ class _Converter(OperatorConverter):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        own = {"PRELU": self.convert_prelu, "TRANSPOSE_CONV": self.convert_transpose_conv}
+        own = {
+            "DEQUANTIZE": self.convert_dequantize,
+            "PRELU": self.convert_prelu,
+            "TRANSPOSE_CONV": self.convert_transpose_conv,
+        }
         known: dict[str, Convert] = {**vars(self)["convert_map"], **own}
         self.convert_map = {name: _naming(name, convert) for name, convert in known.items()}
+
+    def convert_dequantize(self, op: Any) -> relay.Expr:
+        """TVM's takes no constants, and scales along the last axis."""
+        (source,) = self.get_input_tensors(op)
+        how, x = source.tensor.Quantization(), self.get_tensor_expr(source)
+        scale, zero = how.ScaleAsNumpy(), np.broadcast_to(how.ZeroPointAsNumpy(), how.ScaleLength())
+        return dequantise(x, Scheme(scale, zero.astype(np.int32), how.QuantizedDimension()))
 
     def convert_prelu(self, op: Any) -> relay.Expr:
         """TVM's stretches the slopes over the whole picture, flat: nothing could split it."""

@@ -178,6 +178,12 @@ def _entry(value: Mapping[str, Any], rank: int) -> Tuning | None:
 
 def place_of(task: str, args: Sequence[Any]) -> Place:
     """From the arguments of a kernel's AutoTVM task."""
+    place = _place_of(task, args)
+    integers = task != INTEGER_CONV2D and args[0][2] in ("int8", "uint8")
+    return msgspec.structs.replace(place, family=of_integers(place.family)) if integers else place
+
+
+def _place_of(task: str, args: Sequence[Any]) -> Place:
     data, weight = args[0][1], args[1][1]
     if task == LOCAL_DENSE:
         return Place((task, data[1]), (data[0], weight[2] if len(weight) == 3 else weight[0]))
@@ -201,7 +207,7 @@ def place_of(task: str, args: Sequence[Any]) -> Place:
     if task == INTEGER_CONV2D:
         lanes, step = weight[4:] if len(weight) == 6 else (0, 0)
         channels = weight[0] * lanes if lanes else weight[3]
-        return Place((task, step, *conv2d_family(n, w, c, lanes, *window)[1:]), (rows, channels), (h, top, bottom))
+        return Place(integer_conv2d_family(step, n, w, c, lanes, *window), (rows, channels), (h, top, bottom))
     lanes = weight[4] if len(weight) == 5 else 0
     channels = weight[0] * lanes if lanes else weight[3]
     return Place(conv2d_family(n, w, c, lanes, *window), (rows, channels), (h, top, bottom))
@@ -210,6 +216,17 @@ def place_of(task: str, args: Sequence[Any]) -> Place:
 def conv2d_family(batch: int, width: int, channels_in: int, lanes: int, *window: int) -> Family:
     """``lanes`` 0: the weights are not packed.  ``window``: kernel, strides, left and right padding, dilation."""
     return (CONV2D, batch, width, channels_in, lanes, *window)
+
+
+def integer_conv2d_family(step: int, *sizes: int) -> Family:
+    """``step``: values that an instruction takes for each sum, 0 where weights are not packed.  ``sizes`` as of
+    :func:`conv2d_family`."""
+    return (INTEGER_CONV2D, step, *conv2d_family(*sizes)[1:])
+
+
+def of_integers(family: Family) -> Family:
+    """The family of the same kernel for 8-bit integers."""
+    return (*family, "int8")
 
 
 def depthwise_family(batch: int, width: int, many: int, *window: int) -> Family:

@@ -18,6 +18,8 @@ from tvm_codl.relay.attributes import to_plain
 from tvm_codl.relay.calls import tensor_type
 from tvm_codl.relay.walk import in_order
 
+_PRODUCTS = frozenset(f"nn.{name}" for name in ("conv2d", "conv2d_transpose", "dense", "matmul", "batch_matmul"))
+
 #: Nodes that are expressions of their own in Relay, and the operator of a constant output.
 TUPLE, TUPLE_GET_ITEM, IDENTITY = "tuple", "tuple_get_item", "copy"
 
@@ -108,13 +110,17 @@ class _Reader:
 
 
 def kind_of(node: Node, args: tuple[Shape, ...]) -> str:
-    """The short name of an operator with this anchor; ``opaque`` if no split rule knows it."""
+    """The short name of an operator with this anchor; ``opaque`` if no split rule knows it.
+
+    Products of integers have names of their own: their kernels are others, and so is what they cost.
+    """
     if node.op not in RULES or len(node.results) != 1:
         return "opaque"
+    kind = node.op.rsplit(".", 1)[-1]
     if node.op == "nn.conv2d" and node.attrs["groups"] > 1:
         channels = args[0][node.attrs["data_layout"].index("C")]
-        return "depthwise" if channels == node.attrs["groups"] else "conv2d"
-    return node.op.rsplit(".", 1)[-1]
+        kind = "depthwise" if channels == node.attrs["groups"] else "conv2d"
+    return f"integer_{kind}" if node.op in _PRODUCTS and node.dtype == "int32" else kind
 
 
 class _Body:

@@ -11,6 +11,7 @@ import numpy as np
 import tvm
 
 from tvm_codl.relay.quanta import quanta_of
+from tvm_codl.relay.quantised import EIGHT_BITS
 
 Shape = tuple[int, ...]
 
@@ -41,7 +42,7 @@ class LoadedModel:
 
     def sample_inputs(self, seed: int = 0) -> dict[str, np.ndarray]:
         """One value for each input: the network's own sample if it has one, else random by ``seed`` (standard normal for
-        floats, zeros and ones for integers)."""
+        floats, any value for integers of eight bits, which stand for numbers, zeros and ones for others)."""
         random = np.random.default_rng(seed)
         values = {}
         for name, shape, dtype in self.inputs:
@@ -51,6 +52,8 @@ class LoadedModel:
                 value = self.sample(shape)
             elif np.issubdtype(np.dtype(dtype), np.floating):
                 value = random.standard_normal(shape)
+            elif dtype in EIGHT_BITS:
+                value = random.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, shape)
             else:
                 value = random.integers(0, 2, shape)
             values[name] = np.asarray(value, dtype=dtype)

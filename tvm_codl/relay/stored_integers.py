@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 import tvm
@@ -52,9 +53,21 @@ def _move(site: Site) -> relay.Expr | None:
         order = axes or list(range(value.ndim))[::-1]
         moved = Scheme(scheme.scale, scheme.zero, 0 if scheme.is_one else order.index(scheme.axis % value.ndim))
         return dequantise(as_constant(np.ascontiguousarray(TABLE["transpose"](site.call.attrs, [value]))), moved)
+    if site.op == "reshape" and not scheme.is_one and (value := value_of(integers)) is not None:
+        return _reshaped(value, scheme, site.shape)
     if site.op not in MOVES or not scheme.is_one or dtype_of(integers) not in EIGHT_BITS:
         return None
     return dequantise(relay.Call(site.call.op, [integers, *site.args[1:]], site.call.attrs), scheme)
+
+
+def _reshaped(value: np.ndarray, scheme: Scheme, shape: tuple[int, ...]) -> relay.Expr | None:
+    """Constants with a scale for each channel, where the new shape has an axis of the channels."""
+    axis = scheme.axis % value.ndim
+    behind = prod(value.shape[axis + 1 :])
+    for new, size in enumerate(shape):
+        if size == value.shape[axis] and prod(shape[new + 1 :]) == behind:
+            return dequantise(as_constant(value.reshape(shape)), Scheme(scheme.scale, scheme.zero, new))
+    return None
 
 
 def _concatenate(site: Site, parts: relay.Tuple) -> relay.Expr | None:

@@ -10,14 +10,17 @@ import pytest
 from tvm_codl.errors import UserError
 from tvm_codl.kernels.reuse import (
     CONV2D,
+    DEPTHWISE,
     FROM_PACKAGE,
     FROM_USER,
     MEASURED,
     TRANSFERRED,
+    Place,
     Serves,
     Tuning,
     Tunings,
     nearest,
+    place_of,
     read,
     shipped,
 )
@@ -47,6 +50,15 @@ def test_the_records_of_ours_that_succeeded(tmp_path: Path) -> None:
             read([path])
     with pytest.raises(UserError, match="cannot read"):
         read([tmp_path / "missing.log"])
+
+
+def test_a_kernel_of_integers_is_no_relative_of_one_of_floats() -> None:
+    def place(dtype: str) -> Place:
+        data, weight = ["TENSOR", [1, 56, 56, 64], dtype], ["TENSOR", [3, 3, 64, 1], dtype]
+        return place_of(DEPTHWISE, [data, weight, [1, 1], [1, 1, 1, 1], [1, 1], "float32"])
+
+    assert place("int8").family != place("float32").family == place("float16").family
+    assert place("int8") == place("uint8")
 
 
 def test_the_nearest_relative_is_nearest_in_ratio_then_fastest(tmp_path: Path) -> None:

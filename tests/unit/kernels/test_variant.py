@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from tests.unit.plan.networks import Network
+from tvm_codl.cost.device import DeviceFacts
 from tvm_codl.cost.schedules import Scheduler
 from tvm_codl.cost.table import table
 from tvm_codl.kernels.gpu import KINDS, Kind, usual
-from tvm_codl.kernels.reuse import ESTIMATED, MEASURED, TRANSFERRED, Serves, Tunings
+from tvm_codl.kernels.reuse import ESTIMATED, MEASURED, TRANSFERRED, Tunings
 from tvm_codl.kernels.variant import Cut, Task, variant_of
 from tvm_codl.records.workload import Workload
 
@@ -42,7 +43,7 @@ def test_the_words_are_of_the_kernel_that_the_cost_model_sees() -> None:
     graph = network.graph()
     rows = table([Workload.of(operator, graph) for operator in graph.operators])
     gpu = usual("valhall")
-    scheduler = Scheduler(Tunings(), Serves("gpu", gpu.lanes, gpu.kind), gpu)
+    scheduler = Scheduler(Tunings(), "gpu", DeviceFacts(gpu=gpu))
     found, (conv, opaque) = scheduler.schedules(rows), scheduler.variants(rows)
     assert np.all(found.source == ESTIMATED)
     assert f"{found.columns[0]} x {found.blocks[0]} tile" in conv.words and opaque.name == "plain"
