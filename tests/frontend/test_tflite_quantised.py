@@ -89,7 +89,7 @@ def test_weights_alone_and_16_bits_are_refused(tmp_path: Path) -> None:
 
 @needs_mediapipe
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["face_detection", "face_landmark"])
+@pytest.mark.parametrize("name", ["face_detection"])
 def test_mediapipe_s_networks_as_full_integer(tmp_path: Path, name: str) -> None:
     plain = load_model(f"zoo:{name}")
     path = full_integer(zoo.entry(name).path(), tmp_path / "i.tflite", plain.sample_inputs())
