@@ -135,7 +135,8 @@ def test_vector_accesses_become_casts() -> None:
     text = direct_vectors(source)
     assert "codl_put16((((float16)(0.0f, 1.0f))), acc + 16);" in text
     assert "codl_store8(((codl_load8(a + (x * 8)) + codl_take8(acc + 8))), a + 8);" in text
-    assert "vstore4(vload4(0, i + 0), 0, i + 4);" in text
+    assert "codl_store4_int((codl_load4_int(i + 0)), i + 4);" in text
+    assert "(*(const __global codl_int4*)" in text and "typedef int4 codl_int4 __attribute__((aligned(4)));" in text
     assert direct_vectors("void f() {}") == "void f() {}"
 
 

@@ -1,7 +1,8 @@
 """OpenCL source that compiles well: for CPUs vector loads and stores and 64-bit indices, for other devices aligned loads.
 
 PoCL builds ``vload16`` from eight-byte loads, which LLVM often does not merge; a load through a pointer to a less aligned
-vector is one instruction.  TVM's 32-bit indices cost a sign extension per address; a 64-bit group number avoids it.  On
+vector is one instruction.  PoCL calls its functions, ``min`` and ``max`` too, where it does not inline them: in kernels of
+integers, which have a few for each vector of results, they are expressions.  TVM's 32-bit indices cost a sign extension per address; a 64-bit group number avoids it.  On
 devices other than x86 and Arm CPUs the preamble's macros give back what TVM wrote.
 
 ``vload4`` promises no alignment, and compilers for GPUs with memory of their own then load number by number.  TVM writes
@@ -41,11 +42,34 @@ _PLAIN = """\
 #define codl_take{n}(...) vload{n}(0, __VA_ARGS__)
 #define codl_put{n}(value, ...) vstore{n}(value, 0, __VA_ARGS__)
 """
+_NAMES = re.compile(r"(codl_(?:load|store|take|put))\{n\}")
+#: The same for integers, by their OpenCL type.
+_INTEGERS = """\
+#ifndef CODL_VECTORS_{kind}
+#define CODL_VECTORS_{kind}
+#if defined(__clang__) && (defined(__x86_64__) || defined(__aarch64__)) && !defined(__ANDROID__)
+{direct}#else
+{plain}#endif
+#endif
+"""
+_DIRECT_INTEGERS = _DIRECT.replace("float{n}", "{kind}{n}").replace("(4)", "({bytes})")
+_DIRECT_INTEGERS = _NAMES.sub(r"\1{n}_{kind}", _DIRECT_INTEGERS)
+_PLAIN_INTEGERS = _NAMES.sub(r"\1{n}_{kind}", _PLAIN)
+_LEAST = """\
+#ifndef CODL_LEAST
+#define CODL_LEAST
+#if defined(__clang__) && (defined(__x86_64__) || defined(__aarch64__)) && !defined(__ANDROID__)
+#define min(a, b) ({ __auto_type codl_a = (a); __auto_type codl_b = (b); codl_b < codl_a ? codl_b : codl_a; })
+#define max(a, b) ({ __auto_type codl_a = (a); __auto_type codl_b = (b); codl_a < codl_b ? codl_b : codl_a; })
+#endif
+#endif
+"""
 _ALIGNED = "#define codl_aligned4(...) (*(const __global float4*)(__VA_ARGS__))\n"
 _WIDTHS = (2, 4, 8, 16)
-_PARAMETER = re.compile(r"__global float\* restrict (\w+)")
+_BYTES = {"float": 4, "int": 4, "short": 2, "char": 1, "uchar": 1}
+_PARAMETER = re.compile(rf"__global ({'|'.join(_BYTES)})\* restrict (\w+)")
 _PARAMETERS = re.compile(r"__kernel void \w+\(([^;{]*)\) \{")
-_PRIVATE = re.compile(r"^ +float (\w+)\[\d+\];$", re.MULTILINE)
+_PRIVATE = re.compile(rf"^ +({'|'.join(_BYTES)}) (\w+)\[\d+\];$", re.MULTILINE)
 _GROUP = re.compile(r"convert_int\(get_group_id\((\d)\)\)")
 # As an argument of an overloaded function or an element of a vector, an index must keep its type.
 _TYPED = re.compile(r"\bselect\(|\(u?int\d*\)|\bint\d+ ")
@@ -59,14 +83,16 @@ GROUP_NOTE = re.compile(r"// codl group (\d+) (\d+) (\d+)\n")
 _DEFINITION = re.compile(r"^(__kernel) (void [^;{]*\{)$", re.MULTILINE)
 
 
-def _float_parameters(source: str) -> set[str]:
-    """Of the kernel that is defined: others of the module are declared, with parameters of the same names and other types."""
-    return {name for parameters in _PARAMETERS.findall(source) for name in _PARAMETER.findall(parameters)}
+def _parameters(source: str) -> dict[str, str]:
+    """Types by name, of the kernel that is defined: others of the module are declared, with parameters of the same names and
+    other types."""
+    found = [pair for parameters in _PARAMETERS.findall(source) for pair in _PARAMETER.findall(parameters)]
+    return {name: kind for kind, name in found}
 
 
 def aligned_loads(source: str) -> str:
     """``source`` with the vector loads from its float parameters made through pointers to vectors."""
-    names = _float_parameters(source)
+    names = {name for name, kind in _parameters(source).items() if kind == "float"}
 
     def load(match: re.Match[str]) -> str:
         width, name = match.groups()
@@ -77,26 +103,40 @@ def aligned_loads(source: str) -> str:
 
 
 def direct_vectors(source: str) -> str:
-    """``source`` with the vector accesses to its float parameters and private arrays written as casts."""
-    words = dict.fromkeys(_PRIVATE.findall(source), ("codl_take", "codl_put"))
-    words |= dict.fromkeys(_float_parameters(source), ("codl_load", "codl_store"))
+    """``source`` with the vector accesses to its parameters and private arrays written as casts."""
+    words = {name: (kind, "codl_take", "codl_put") for kind, name in _PRIVATE.findall(source)}
+    words |= {name: (kind, "codl_load", "codl_store") for name, kind in _parameters(source).items()}
+    kinds: set[str] = set()
+
+    def word(name: str, width: str, place: int) -> str:
+        kind = words[name][0]
+        kinds.add(kind)
+        return f"{words[name][place]}{width}" + (f"_{kind}" if kind != "float" else "")
 
     def load(match: re.Match[str]) -> str:
         width, name = match.groups()
-        return f"{words[name][0]}{width}({name} + " if name in words else match.group()
+        return f"{word(name, width, 1)}({name} + " if name in words else match.group()
 
     def store(match: re.Match[str]) -> str:
         width, value, name, index = match.groups()
         # Parentheses keep commas in the value from splitting the macro's arguments.
-        return f"{words[name][1]}{width}(({value}), {name} + {index});" if name in words else match.group()
+        return f"{word(name, width, 2)}(({value}), {name} + {index});" if name in words else match.group()
 
     text = _STORE.sub(store, _LOAD.sub(load, source))
     if not _TYPED.search(source):
         text = _GROUP.sub(r"(codl_index)get_group_id(\1)", text)
+    eight = {"char", "uchar"} & set(_parameters(source).values())
     if text == source:
-        return source
-    direct, plain = ("".join(part.format(n=n) for n in _WIDTHS) for part in (_DIRECT, _PLAIN))
-    return _PREAMBLE.format(direct=direct, plain=plain) + text
+        return _LEAST + source if eight else source
+    head = _filled(_PREAMBLE, _DIRECT, _PLAIN)
+    for kind in sorted(kinds - {"float"}):
+        head += _filled(_INTEGERS, _DIRECT_INTEGERS, _PLAIN_INTEGERS, kind=kind, bytes=_BYTES[kind])
+    return head + (_LEAST if eight else "") + text
+
+
+def _filled(block: str, direct: str, plain: str, **words: object) -> str:
+    every = ("".join(part.format(n=n, **words) for n in _WIDTHS) for part in (direct, plain))
+    return block.format(**dict(zip(("direct", "plain"), every, strict=True)), **words)
 
 
 def vectors_of_four(source: str) -> str:
