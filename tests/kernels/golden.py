@@ -98,7 +98,11 @@ BODIES: dict[str, relay.Expr] = {
 
 
 #: Targets on which the other kernels are those of another target.
-ONLY = {"GPU with images": ("conv2d", "dense"), "GPU with local memory": ("conv2d", "dense", "batch_matmul")}
+ONLY = {
+    "x86 CPU of 16 vectors": ("conv2d", "dense"),
+    "GPU with images": ("conv2d", "dense"),
+    "GPU with local memory": ("conv2d", "dense", "batch_matmul"),
+}
 
 
 def targets() -> dict[str, tvm.target.Target]:
@@ -109,6 +113,7 @@ def targets() -> dict[str, tvm.target.Target]:
     played = gpu_target(wide)
     return {
         "x86 CPU": wide,
+        "x86 CPU of 16 vectors": cpu_target("haswell", mtriple="x86_64-linux-gnu"),
         "Arm CPU": phone,
         "GPU": real,
         "GPU with images": with_images(real),

@@ -80,6 +80,7 @@ class Scheduler:
     def __init__(self, tunings: Tunings, processor: Processor, device: DeviceFacts) -> None:
         serves = device.serves(processor)
         self.processor, self.lanes, self.dot = processor, serves.lanes, device.dot(processor)
+        self.vectors = register_tiles.vector_registers(serves.lanes)
         self.gpu = device.gpu if processor == "gpu" else Gpu()
         self.phone, self.local_memory = self.gpu.kind in PHONES, self.gpu.kind == "local"
         self._families = tunings.by_family(serves)
@@ -135,7 +136,9 @@ class Scheduler:
         families = [conv2d_family(*part) for part in parts]
         filled = -(-channels // lanes) * lanes
         shared = register_tiles.shared_taps(self.gpu, table["kernel_w"], table["stride_w"], table["dilation_w"])
-        problem = register_tiles.Problem(rows, columns, filled, depth, channels_in, lanes, self.gpu, shared)
+        problem = register_tiles.Problem(
+            rows, columns, filled, depth, channels_in, lanes, self.gpu, shared, self.vectors
+        )
         tiled = self._tiled(problem, families, rows, channels, _exact(table))
         return {**tiled, "task": CONVOLUTION, "extra": extra, "packs": packs}
 
@@ -174,7 +177,8 @@ class Scheduler:
             filled, lanes = channels, vectors.lanes_for(channels, self.lanes)
             families = _families(dense_family, _rows(depth, lanes), integers)
         # A product's rows are the columns of its tiles.
-        problem = register_tiles.Problem(np.ones_like(rows), rows, filled, depth, depth, lanes, self.gpu)
+        sizes = (np.ones_like(rows), rows, filled, depth, depth, lanes)
+        problem = register_tiles.Problem(*sizes, self.gpu, vectors=self.vectors)
         tiled = self._tiled(problem, families, rows, channels, np.zeros((len(rows), 3), dtype=np.int64))
         return {**tiled, "task": PRODUCT, "extra": extra}
 

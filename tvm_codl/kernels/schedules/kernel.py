@@ -20,9 +20,9 @@ from tvm_codl.kernels.gpu import Gpu
 from tvm_codl.kernels.schedules.dots import dot_product
 from tvm_codl.kernels.schedules.elementwise import schedule_stage
 from tvm_codl.kernels.schedules.image import read_from_image
-from tvm_codl.kernels.target import gpu_of, is_gpu
+from tvm_codl.kernels.target import gpu_of, is_gpu, vector_lanes
 from tvm_codl.kernels.tiles.dots import Dot
-from tvm_codl.kernels.tiles.register_tiles import KNOBS, Problem, Tiles, candidates, choose, fit
+from tvm_codl.kernels.tiles.register_tiles import KNOBS, Problem, Tiles, candidates, choose, fit, vector_registers
 from tvm_codl.kernels.tiles.strips import Strips
 
 TUNED_PAIRS = 4
@@ -34,7 +34,8 @@ def problem_on(rows: int, columns: int, channels: int, depth: int, channels_in: 
     """The problem on the current target."""
     target = tvm.target.Target.current()
     gpu = gpu_of(target) if is_gpu(target) else Gpu()
-    return Problem(rows, columns, channels, depth, channels_in, lanes, gpu)
+    vectors = vector_registers(vector_lanes(target))
+    return Problem(rows, columns, channels, depth, channels_in, lanes, gpu, vectors=vectors)
 
 
 def integer_problem(rows: int, columns: int, channels: int, depth: int, deep: int, lanes: int, dot: Dot) -> Problem:

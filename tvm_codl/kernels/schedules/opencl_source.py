@@ -1,8 +1,8 @@
 """OpenCL source that compiles well: for CPUs vector loads and stores and 64-bit indices, for other devices aligned loads.
 
 PoCL builds ``vload16`` from eight-byte loads, which LLVM often does not merge; a load through a pointer to a less aligned
-vector is one instruction.  PoCL calls its functions, ``min`` and ``max`` too, where it does not inline them: in kernels of
-integers, which have a few for each vector of results, they are expressions.  TVM's 32-bit indices cost a sign extension per address; a 64-bit group number avoids it.  On
+vector is one instruction.  PoCL calls its functions, ``min`` and ``max`` too, which it does not inline: here they are
+expressions.  TVM's 32-bit indices cost a sign extension per address; a 64-bit group number avoids it.  On
 devices other than x86 and Arm CPUs the preamble's macros give back what TVM wrote.
 
 ``vload4`` promises no alignment, and compilers for GPUs with memory of their own then load number by number.  TVM writes
@@ -64,6 +64,7 @@ _LEAST = """\
 #endif
 #endif
 """
+_COMPARES = re.compile(r"\b(min|max)\(")
 _ALIGNED = "#define codl_aligned4(...) (*(const __global float4*)(__VA_ARGS__))\n"
 _WIDTHS = (2, 4, 8, 16)
 _BYTES = {"float": 4, "int": 4, "short": 2, "char": 1, "uchar": 1}
@@ -125,13 +126,13 @@ def direct_vectors(source: str) -> str:
     text = _STORE.sub(store, _LOAD.sub(load, source))
     if not _TYPED.search(source):
         text = _GROUP.sub(r"(codl_index)get_group_id(\1)", text)
-    eight = {"char", "uchar"} & set(_parameters(source).values())
+    least = _LEAST if _COMPARES.search(source) else ""
     if text == source:
-        return _LEAST + source if eight else source
+        return least + source
     head = _filled(_PREAMBLE, _DIRECT, _PLAIN)
     for kind in sorted(kinds - {"float"}):
         head += _filled(_INTEGERS, _DIRECT_INTEGERS, _PLAIN_INTEGERS, kind=kind, bytes=_BYTES[kind])
-    return head + (_LEAST if eight else "") + text
+    return head + least + text
 
 
 def _filled(block: str, direct: str, plain: str, **words: object) -> str:

@@ -32,10 +32,8 @@ PHONE_COLUMNS, PHONE_BLOCKS = 16, 4  # of a tile, at most
 SHORT, AHEAD = 36, 3  # the longest reduction that is unrolled whole, and vectors of inputs in registers there
 LOAD = 4  # cycles of a vector's load, in which as many vectors are multiplied and added
 STARTED = 4  # warps of a core that hide each other's loads
-SHARED, SHARING_COLUMNS = (
-    3,
-    4,
-)  # taps of a window's row that share inputs in registers, and columns of such a tile at most
+#: Taps of a window's row that share inputs in registers, and columns of such a tile at most.
+SHARED, SHARING_COLUMNS = 3, 4
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -100,6 +98,11 @@ class Tiles(msgspec.Struct, frozen=True):
 
 
 KNOBS = Tiles.__struct_fields__
+
+
+def vector_registers(lanes: int) -> int:
+    """How many vectors a CPU with vectors of ``lanes`` float32 has: AVX2's are eight wide; Arm and AVX-512 have 32."""
+    return VECTOR_REGISTERS // 2 if lanes == 8 else VECTOR_REGISTERS
 
 
 def shared_taps(gpu: Gpu, kernel: Size, stride: Size, dilation: Size) -> Any:
