@@ -84,9 +84,9 @@ def test_a_parameter_has_the_type_of_the_kernel_that_is_defined() -> None:
     """A module declares its other kernels: there the name may be another type's."""
     declared = "__kernel void g(__global float* restrict w);\n"
     load = "    acc = vload4(0, w + (r * 4));"
-    assert "codl_load" in direct_vectors(declared + kernel(load))
+    assert "codl_load4(w " in direct_vectors(declared + kernel(load))
     integers = declared + kernel(load).replace("__global float* restrict w", "__global uchar* restrict w")
-    assert integers.count("uchar") == 1 and "vload4(0, w + " in direct_vectors(integers)
+    assert integers.count("uchar") == 1 and "codl_load4_uchar(w " in direct_vectors(integers)
 
 
 def test_many_loads_are_parted_and_wait_for_their_use() -> None:
