@@ -2,8 +2,8 @@
 ``python benchmarks/processors.py [zoo:NAME…] [--plan SECONDS] [--rounds N] [--json]``.
 
 The networks are built for the CPU alone and for the GPU alone side by side.  With ``--plan`` each is then measured for so
-many seconds and planned; its plan is taken as predicted, no other one is tried.  At last its libraries run in turn, and each
-answer is compared with the reference.
+many seconds and planned, and its best plans are tried as ``tvm-codl plan`` tries them.  At last its libraries run in turn, and
+each answer is compared with the reference.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from tvm_codl.measure.answers import answer_errors
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.learning import learn
 from tvm_codl.measure.plan_libraries import build_library
+from tvm_codl.measure.planning import shortlist
+from tvm_codl.measure.validation import validate
 from tvm_codl.plan.plan import single_processor, uniform_plan
 from tvm_codl.records.record import Processor
 from tvm_codl.relay.pipeline import prepare
@@ -45,7 +47,8 @@ AT_ONCE = 16
 class Row(msgspec.Struct, frozen=True):
     """``ms``, ``predicted_ms`` and ``max_rel_err`` by ``cpu``, ``gpu`` and ``plan``; ``cpu_over_gpu`` > 1: the GPU is faster.
 
-    ``split``: the plan uses both processors.
+    The processors' predictions are those before the network ran; the plan's is what its user is told.  ``split``: the plan
+    uses both processors.
     """
 
     model: str
@@ -81,10 +84,11 @@ def measure(name: str, prepared: Prepared, paths: dict[str, Path], session: Sess
     predicted, alone = {}, None
     if plan_s:
         guided, problem = learn(prepared, session, Budget(seconds=plan_s))
-        plans = {**problem.single_processor_plans(), "plan": guided.plan}
+        best = validate(prepared, problem, shortlist(problem, guided.plan, session), session)
+        plans = {**problem.single_processor_plans(), "plan": best}
         predicted = {on: plan.predicted_ms for on, plan in plans.items()}
-        alone = single_processor(each.on for each in guided.plan.placements)
-        paths["plan"] = paths[alone] if alone else session.library(prepared, guided.plan)
+        alone = single_processor(each.on for each in best.placements)
+        paths["plan"] = paths[alone] if alone else session.library(prepared, best)
     modules = {on: session.open(path) for on, path in paths.items()}
     inputs = prepared.model.sample_inputs()
     wanted = reference_outputs(prepared.model, inputs)
