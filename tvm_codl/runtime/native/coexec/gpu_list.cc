@@ -12,6 +12,16 @@ constexpr size_t kThrottleEvery = GpuList::kMostInFlight / GpuList::kThrottleSlo
 
 }  // namespace
 
+// A driver may still be about to drop what finished commands used: that a command's event is complete does not say that
+// it has.
+GpuList::~GpuList() {
+  for (const Queues* queues : {&plain_, &profiled_}) {
+    for (const Queue& lane : *queues) {
+      if (lane) clFinish(lane.get());
+    }
+  }
+}
+
 void GpuList::EnqueueCopy(const Copy& copy, cl_uint waits, const cl_event* wait_list, cl_event* done) {
   const Place& from = copy.from;
   const Place& to = copy.to;

@@ -21,6 +21,7 @@ class GpuList {
   // Calls every function of the list once, recording its launches.  Throws where a kernel does not build.
   GpuList(const Program& program, const std::vector<tvm::runtime::Module>& libraries, OpenCLDevice device,
           Memory* memory);
+  ~GpuList();
 
   // Enqueues steps [fed, until), and flushes after every `flush_every` commands and at the end: what is enqueued never
   // stays behind while the CPU works or waits.  Where the queue is full of what waits for the CPU, the next call goes
