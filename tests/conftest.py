@@ -16,6 +16,7 @@ import pytest
 import tests.examples  # noqa: F401  the profiles of property tests
 
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # tests may import onnxruntime before the package
 os.environ.setdefault("TVM_NUM_THREADS", "1")
 os.environ.setdefault("TVM_BIND_THREADS", "0")
 # A shell ignores interrupts for what it runs in the background, and so would everything that tests start and interrupt.
