@@ -6,13 +6,12 @@ import errno
 import importlib
 import os
 import shlex
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
 
 import click
 
+from tvm_codl.cli.stop import Stop
 from tvm_codl.errors import CodlError, UsageError, UserError
 
 COMMANDS = {
@@ -34,6 +33,7 @@ COMMANDS = {
     "demo": "Detect text with PP-OCRv4, then run ResNet-18, on both processors at once.",
 }
 INTERRUPTED = 130
+STOP = Stop()
 
 
 class Commands(click.Group):
@@ -65,14 +65,21 @@ def main(command: click.Command = cli, name: str = "tvm-codl") -> None:
     Another script gets the same with ``main(command, "name.py")``.
     """
     os.environ.setdefault("TOPHUB_LOCATION", "NONE")  # or TVM tries a download
-    signal.signal(signal.SIGTERM, _terminated)
+    STOP.catch()
     sys.exit(run(sys.argv[1:], command, name))
 
 
 def run(arguments: list[str], command: click.Command = cli, name: str = "tvm-codl") -> int:
     """Runs a command line and returns its exit code; messages go to stderr."""
     try:
-        code = command.main(arguments, prog_name=name, standalone_mode=False)
+        try:
+            code = command.main(arguments, prog_name=name, standalone_mode=False)
+        except BaseException:
+            # Native code that a signal interrupts raises errors of its own.
+            if STOP.number == 0:
+                raise
+            click.echo(STOP.words, err=True)
+            return STOP.code
         return code if isinstance(code, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
@@ -121,8 +128,3 @@ def _file_error(error: OSError) -> UserError | None:
 def _report(error: CodlError) -> int:
     click.echo(f"error: {error}", err=True)
     return error.exit_code
-
-
-def _terminated(number: int, frame: FrameType | None) -> None:
-    # Raise, so that the local phone ends and its folder is removed.
-    sys.exit(128 + number)

@@ -1,0 +1,60 @@
+"""A command that is told to stop says so in one line, ends within seconds, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+#: Longer than the grace, by far: this machine is shared.
+PATIENCE_S = 60.0
+
+HASHES = """
+print("ready", flush=True)
+hashlib.pbkdf2_hmac("sha256", b"x", b"y", 2**31 - 1)
+"""
+SWALLOWS = """
+while True:
+    try:
+        print("ready", flush=True)
+        time.sleep(60)
+    except BaseException:
+        pass
+"""
+
+
+@pytest.mark.parametrize(("number", "words"), [(signal.SIGTERM, "measuring"), (signal.SIGINT, "building")])
+def test_a_bench_is_stopped(tmp_path: Path, number: signal.Signals, words: str) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tvm_codl", "bench", "zoo:small", "--budget", "3", "--records", str(tmp_path / "r.sqlite")],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(temporary)},
+    )  # fmt: skip
+    assert process.stderr is not None
+    assert any(words in line for line in process.stderr)
+    started = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(number)
+    rest = process.stderr.read()
+    assert process.wait(PATIENCE_S) == 128 + number
+    assert rest.splitlines()[-1].startswith(f"stopped by {number.name}; ") and "Traceback" not in rest
+    assert not psutil.wait_procs(started, PATIENCE_S)[1]
+    assert not list(temporary.iterdir())
+
+
+@pytest.mark.parametrize("work", [HASHES, SWALLOWS])
+def test_what_sees_no_signal_is_ended(work: str) -> None:
+    """Native code that does not return, and code that drops the exception."""
+    program = f"import hashlib, time\nfrom tvm_codl.cli.stop import Stop\nStop().catch()\n{work}"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + signal.SIGTERM and said.count("stopped by SIGTERM") == 1
