@@ -1,34 +1,28 @@
 """Networks by us and by what their users have already: ``python benchmarks/peers.py MODEL… [--json]``.
 
-Each of the ONNX and TFLite files or ``zoo:NAME`` runs on each processor alone, by its validated plan, and on all of this
-machine's cores by onnxruntime or, a TFLite file, by LiteRT.  All of them take their turns in one run, so two models can be
-compared as well, such as a network of 8-bit integers with that of float32.  The phone must be a local one.
+``tvm-codl bench --peers`` for several ONNX and TFLite files or ``zoo:NAME`` in one run, so that these can be compared with each
+other as well, such as a network of 8-bit integers with that of float32.  The phone must be a local one.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 
 import click
 import msgspec
-import numpy as np
-import onnxruntime
 
 from tvm_codl.api import Session
 from tvm_codl.cli.options import PhoneChoice, json_option, phone_options, records_option, tuning_records_option
 from tvm_codl.cli.output import print_json, talk
-from tvm_codl.errors import UserError
-from tvm_codl.frontend.interpreter import Interpreter
 from tvm_codl.frontend.load import load_model
 from tvm_codl.frontend.reference import reference_outputs
-from tvm_codl.frontend.tflite_file import is_tflite
 from tvm_codl.measure.answers import check_answer
-from tvm_codl.measure.interleave import RUNS, calm_down, sample
+from tvm_codl.measure.interleave import calm_down, sample
+from tvm_codl.measure.peers import open_peers, sample_peer
 from tvm_codl.measure.plan_libraries import open_runnable
 from tvm_codl.plan.plan import uniform_plan
 from tvm_codl.relay.pipeline import prepare
@@ -40,43 +34,14 @@ Turn = Callable[[], list[float]]
 
 
 class Row(msgspec.Struct, frozen=True):
-    """``ms`` by ``cpu``, ``gpu``, ``plan`` and ``peer``; ``peer_over_plan`` > 1: ours is faster; ``max_rel_err`` of the plan."""
+    """``ms`` by ``cpu``, ``gpu``, ``plan`` and other programs' names; ``over_best_peer`` > 1: ours is faster."""
 
     model: str
-    peer: str
     ms: dict[str, Statistics]
-    peer_over_plan: float
+    best_peer: str
+    over_best_peer: float
     speedup: float
     max_rel_err: float
-
-
-def peer(path: Path, inputs: Mapping[str, np.ndarray]) -> tuple[str, Callable[[], object]]:
-    """The name of the other program, and one run of the file by it on all cores that this process may use."""
-    cores = len(os.sched_getaffinity(0))
-    if is_tflite(path):
-        interpreter = Interpreter(model_path=str(path), num_threads=cores)
-        interpreter.allocate_tensors()
-        for detail in interpreter.get_input_details():
-            interpreter.set_tensor(detail["index"], inputs[detail["name"]])
-        return "LiteRT", interpreter.invoke
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = cores
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    return f"onnxruntime {onnxruntime.__version__}", lambda: session.run(None, dict(inputs))
-
-
-def turn_of(run: Callable[[], object]) -> Turn:
-    """Times ``run`` as :func:`sample` times a module: the first run after another's does not count."""
-
-    def turn() -> list[float]:
-        times = []
-        for _ in range(1 + RUNS):
-            start = time.perf_counter()
-            run()
-            times.append((time.perf_counter() - start) * 1e3)
-        return times[1:]
-
-    return turn
 
 
 def ours(prepared: Prepared, session: Session, budget_s: float) -> tuple[dict[str, Turn], float]:
@@ -100,15 +65,14 @@ def ours(prepared: Prepared, session: Session, budget_s: float) -> tuple[dict[st
 def main(models: tuple[str, ...], phone: PhoneChoice, budget_s: float, rounds: int, as_json: bool) -> None:
     """Prints one line for each of MODELS."""
     turns: dict[tuple[str, str], Turn] = {}
-    peers, errors = {}, {}
+    errors, peers = {}, {}
     with phone.connect() as session:
         for name in models:
             prepared = prepare(load_model(name))
-            if prepared.model.path is None:
-                raise UserError(f"{name} is no file", "another program cannot run it", "name an ONNX or TFLite file")
+            peers[name] = open_peers(prepared.model, prepared.model.sample_inputs())
             found, errors[name] = ours(prepared, session, budget_s)
-            peers[name], run = peer(prepared.model.path, prepared.model.sample_inputs())
-            turns |= {(name, variant): turn for variant, turn in {**found, "peer": turn_of(run)}.items()}
+            others = {peer: functools.partial(sample_peer, run) for peer, run in peers[name].items()}
+            turns |= {(name, variant): turn for variant, turn in {**found, **others}.items()}
         calm_down()
         samples: dict[tuple[str, str], list[float]] = {key: [] for key in turns}
         for done in range(rounds):
@@ -122,14 +86,15 @@ def main(models: tuple[str, ...], phone: PhoneChoice, budget_s: float, rounds: i
         ms = {variant: Statistics.of(times) for (model, variant), times in samples.items() if model == name}
         alone = min(ms[on].median for on in ("cpu", "gpu") if on in ms)
         plan = ms["plan"].median
-        rows.append(Row(name, peers[name], ms, ms["peer"].median / plan, alone / plan, errors[name]))
+        best = min(peers[name], key=lambda peer: ms[peer].median)
+        rows.append(Row(name, ms, best, ms[best].median / plan, alone / plan, errors[name]))
     if as_json:
         return print_json({"device": device, "rows": msgspec.to_builtins(rows)})
     for row in rows:
         times = "  ".join(
             f"{variant} {each.median:.3f} ms ({each.p10:.3f} to {each.p90:.3f})" for variant, each in row.ms.items()
         )
-        click.echo(f"{row.model}: {times}; {row.peer} takes {row.peer_over_plan:.2f} of the plan's time")
+        click.echo(f"{row.model}: {times}; {row.best_peer} takes {row.over_best_peer:.2f} of the plan's time")
     return None
 
 

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 @click.command()
 @planning_options
 @click.option("--repeat", type=click.IntRange(1), default=30, show_default=True, help="Interleaved rounds.")
+@click.option("--peers", is_flag=True, help="Also onnxruntime or LiteRT, and OpenVINO, on the same cores.")
 @click.option("--timeline", type=OUTPUT_FILE, help="Write one run's timeline to this file.")
 @click.option(
     "-o", "--output", type=OUTPUT_FILE, help="Write the plan that is made to this file.  [default: in the cache folder]"
 )
 def command(
-    source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, repeat: int, timeline: Path | None,
-    output: Path | None, as_json: bool,
+    source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, repeat: int, peers: bool,
+    timeline: Path | None, output: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare CPU only, GPU only and co-execution of MODEL (an ONNX or TFLite file, or zoo:NAME) in one interleaved run.
 
@@ -33,13 +34,15 @@ def command(
     """
     if given and output is not None:
         raise UsageError("-o is for the plan that is made, and --plan gives one", next="leave out one of them")
+    if peers and phone.named:
+        raise UsageError("--peers compares with programs on this machine", "the phone is another one")
     prepared = read_network(source, shape)
     import msgspec
 
     plan = named_plan(given, prepared) if given else None
     with phone.connect() as session:
         plan_path = given or str(output or "")
-        report = session.bench(prepared, plan=plan, plan_path=plan_path, repeat=repeat, budget_s=budget)
+        report = session.bench(prepared, plan=plan, plan_path=plan_path, repeat=repeat, budget_s=budget, peers=peers)
     if as_json:
         fields = msgspec.to_builtins(report)
         del fields["timeline"]  # thousands of lines; --timeline writes it
@@ -55,6 +58,8 @@ def _print(report: BenchReport) -> None:
 
     print_table(comparison_table(report.comparison))
     click.echo(f"{report.ratios}, predicted {report.predicted_ms:.2f} ms")
+    if (best := report.comparison.best_peer) is not None:
+        click.echo(f"{best}, the best of the others, takes {report.over_best_peer:.2f} of co-execution's time")
     click.echo(
         f"error against the reference: {report.max_abs_err:.2e} absolute, {report.max_rel_err:.2e} relative; "
         f"copied within a run: {report.copied_bytes} bytes ({report.sharing})"

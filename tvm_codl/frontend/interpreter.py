@@ -21,22 +21,23 @@ def tflite_outputs(path: Path, inputs: Mapping[str, np.ndarray]) -> list[np.ndar
     LiteRT does not have MediaPipe's Convolution2DTransposeBias.  A network with it is given to LiteRT with its own
     TRANSPOSE_CONV in that place; all other networks as they are.
     """
-    interpreter = _invoked(path, inputs)
+    interpreter = invoked(path, inputs)
     return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
 
 
 def tflite_tensors(path: Path, inputs: Mapping[str, np.ndarray], numbers: Iterable[int]) -> list[np.ndarray]:
     """What the file's tensors of these numbers hold after a run, by LiteRT's own kernels: XNNPACK keeps no tensors."""
     without = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-    interpreter = _invoked(path, inputs, experimental_op_resolver_type=without, experimental_preserve_all_tensors=True)
+    interpreter = invoked(path, inputs, experimental_op_resolver_type=without, experimental_preserve_all_tensors=True)
     return [interpreter.get_tensor(number) for number in numbers]
 
 
-def _invoked(path: Path, inputs: Mapping[str, np.ndarray], **options: Any) -> Interpreter:
+def invoked(path: Path, inputs: Mapping[str, np.ndarray], threads: int = 1, **options: Any) -> Interpreter:
+    """LiteRT's interpreter that has run the file once on ``inputs``, and keeps them."""
     model = read_tflite(path)
     plain = without_custom(model)
     content = path.read_bytes() if plain is model else write_tflite(plain)
-    interpreter = Interpreter(model_content=content, num_threads=1, **options)
+    interpreter = Interpreter(model_content=content, num_threads=threads, **options)
     _resize(interpreter, {name: value.shape for name, value in inputs.items()}, path)
     for detail in interpreter.get_input_details():
         interpreter.set_tensor(detail["index"], inputs[detail["name"]])

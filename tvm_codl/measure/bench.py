@@ -21,6 +21,7 @@ from tvm_codl.measure.choices import check_settings
 from tvm_codl.measure.context import Context
 from tvm_codl.measure.interleave import calm_down, rounds
 from tvm_codl.measure.measurer import Measurer
+from tvm_codl.measure.peers import open_peers, sample_peer
 from tvm_codl.measure.plan_libraries import libraries_for, open_runnable
 from tvm_codl.measure.planning import make_plan
 from tvm_codl.measure.probe import Probe, whole_probes
@@ -46,7 +47,7 @@ class BenchReport(msgspec.Struct, frozen=True):
     to run; ``copied_bytes`` inside one run; ``timeline`` holds one run's events.
 
     A processor that does not run every operator has no times; where neither does, there is no ``best_single`` and no
-    ``speedup``.
+    ``speedup``.  ``peers_ms`` are other programs' times by name, ``over_best_peer`` the best one's over co-execution's.
     """
 
     model: str
@@ -66,11 +67,13 @@ class BenchReport(msgspec.Struct, frozen=True):
     copied_bytes: int
     sharing: str
     plan: str
+    peers_ms: dict[str, Statistics] = {}
+    over_best_peer: float | None = None
     timeline: tuple[dict[str, Any], ...] = ()
 
     @property
     def comparison(self) -> Comparison:
-        return Comparison(self.model, self.cpu_ms, self.gpu_ms, self.coexec_ms, self.ideal_ms)
+        return Comparison(self.model, self.cpu_ms, self.gpu_ms, self.coexec_ms, self.ideal_ms, self.peers_ms)
 
     @property
     def ratios(self) -> str:
@@ -137,14 +140,17 @@ def bench(
     plan_path: str = "",
     repeat: int = 30,
     budget_s: float = 120.0,
+    peers: bool = False,
 ) -> BenchReport:
     """Builds what is missing, runs everything in turn ``repeat`` times, and compares the answers with the reference's.
 
     Without ``plan``, makes one first and writes it to ``plan_path``, by default to a file in the cache folder.  Leaves
-    out a processor that does not run every operator.  Raises :class:`CheckFailed` where an answer is off by more than
+    out a processor that does not run every operator.  ``peers``: also the programs that are installed on this machine
+    (:mod:`.peers`), for a phone that is this machine.  Raises :class:`CheckFailed` where an answer is off by more than
     1e-3 relative, :class:`UserError` for a plan whose settings the phone cannot do.
     """
     log = context.log
+    others = open_peers(prepared.model, prepared.model.sample_inputs()) if peers else {}
     if plan is None:
         plan = make_plan(prepared, context, budget_s)
         plan_path = str(write_plan(plan, plan_path))
@@ -167,11 +173,13 @@ def bench(
     operators.measure()
     calm_down()
     log(f"running {repeat} rounds")
-    samples: dict[str, list[float]] = {name: [] for name in modules}
+    samples: dict[str, list[float]] = {name: [] for name in (*modules, *others)}
     every = max(1, repeat // 5)
     for round_ in range(repeat):
         for name, times in rounds(modules, 1).items():
             samples[name] += times
+        for name, run in others.items():
+            samples[name] += sample_peer(run)
         if round_ % every == 0:
             operators.measure()
     # One library, one set of times: a plan that is a single processor is neither faster nor slower than itself.
@@ -183,7 +191,10 @@ def bench(
     overlaps = [(overlap(read_events(timeline)), timeline) for timeline in timelines]
     share, middle = sorted(overlaps, key=itemgetter(0))[TIMELINES // 2]
     alone = {on: Statistics.of(samples[on]) for on in singles}
-    comparison = Comparison(prepared.name, alone.get("cpu"), alone.get("gpu"), Statistics.of(samples["coexec"]), ideal)
+    peers_ms = {name: Statistics.of(samples[name]) for name in others}
+    comparison = Comparison(
+        prepared.name, alone.get("cpu"), alone.get("gpu"), Statistics.of(samples["coexec"]), ideal, peers_ms
+    )
     return BenchReport(
         model=prepared.name,
         device=context.device,
@@ -202,6 +213,8 @@ def bench(
         copied_bytes=modules["coexec"].copied_bytes,
         sharing=modules["coexec"].sharing,
         plan=plan_path,
+        peers_ms=peers_ms,
+        over_best_peer=comparison.over_best_peer,
         timeline=tuple(middle),
     )
 

@@ -13,13 +13,14 @@ from tvm_codl.report.statistics import Statistics
 class Comparison(msgspec.Struct, frozen=True):
     """Times of one model from one interleaved run; ``ideal_ms`` is the sum over operators of 1/(1/cpu + 1/gpu).
 
-    A processor that does not run the whole model has no times."""
+    A processor that does not run the whole model has no times.  ``peers``: other programs' times, by name."""
 
     model: str
     cpu: Statistics | None
     gpu: Statistics | None
     coexec: Statistics
     ideal_ms: float
+    peers: dict[str, Statistics] = {}
 
     @property
     def medians(self) -> dict[str, float]:
@@ -50,8 +51,19 @@ class Comparison(msgspec.Struct, frozen=True):
 
     @property
     def winner(self) -> str:
-        """One of :attr:`medians`."""
-        return min(self.medians, key=self.medians.__getitem__)
+        """One of :attr:`medians` or of the peers."""
+        medians = self.medians | {name: times.median for name, times in self.peers.items()}
+        return min(medians, key=medians.__getitem__)
+
+    @property
+    def best_peer(self) -> str | None:
+        return min(self.peers, key=lambda name: self.peers[name].median, default=None)
+
+    @property
+    def over_best_peer(self) -> float | None:
+        """The best peer's median over co-execution's; above 1: co-execution is faster."""
+        best = self.best_peer
+        return None if best is None else self.peers[best].median / self.coexec.median
 
 
 def make_table(words: Iterable[str], numbers: Iterable[str], title: str = "") -> Table:
@@ -67,8 +79,9 @@ def make_table(words: Iterable[str], numbers: Iterable[str], title: str = "") ->
 def comparison_table(comparison: Comparison) -> Table:
     """A rich table, one row a way to run; a star marks the fastest that was measured."""
     table = make_table([""], ["median ms", "p10", "p90", "n", "vs best single"], comparison.model)
-    for key, name in {"cpu": "CPU only", "gpu": "GPU only", "coexec": "co-execution"}.items():
-        times = getattr(comparison, key)
+    ours = {"cpu": "CPU only", "gpu": "GPU only", "coexec": "co-execution"}
+    for key, name in {**ours, **{name: name for name in comparison.peers}}.items():
+        times = comparison.peers.get(key) or getattr(comparison, key)
         if times is None:
             table.add_row(name, "does not run", style="dim")
             continue

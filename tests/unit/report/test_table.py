@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -43,6 +44,22 @@ def test_a_processor_that_does_not_run_the_model_is_compared_with_nothing() -> N
     found = comparison(None, None, 6.0)
     assert (found.best_single, found.best_single_ms, found.speedup, found.winner) == (None, None, None, "coexec")
     assert found.efficiency == 0.5
+
+
+def test_a_peer_may_win() -> None:
+    peers = {"slow one": Statistics.of([5.0]), "fast one": Statistics.of([3.0])}
+    found = msgspec.structs.replace(comparison(6.0, 9.0, 4.0), peers=peers)
+    assert (found.best_peer, found.over_best_peer, found.winner, found.best_single) == (
+        "fast one",
+        0.75,
+        "fast one",
+        "cpu",
+    )
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(comparison_table(found))
+    text = console.export_text()
+    assert "fast one *" in text and "slow one" in text and text.count("*") == 1
+    assert comparison(6.0, 9.0, 4.0).over_best_peer is None
 
 
 @pytest.mark.parametrize(

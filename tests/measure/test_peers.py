@@ -1,0 +1,39 @@
+"""The programs beside which ``bench --peers`` runs a network."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tvm_codl.errors import UserError
+from tvm_codl.frontend import zoo
+from tvm_codl.measure.interleave import RUNS
+from tvm_codl.measure.peers import open_peers, sample_peer
+from tvm_codl.relay.model import LoadedModel
+
+
+def model_of(name: str) -> LoadedModel:
+    """What a peer needs of a model: its file."""
+    return SimpleNamespace(name=name, path=zoo.entry(name).path())  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("name", "peer", "inputs"),
+    [
+        ("small", "onnxruntime", {"input": np.zeros((1, 3, 32, 32), "float32")}),
+        ("face_detection", "LiteRT", {"input": np.zeros((1, 128, 128, 3), "float32")}),
+    ],
+)
+def test_a_file_runs_where_its_user_would_run_it(name: str, peer: str, inputs: dict[str, np.ndarray]) -> None:
+    peers = open_peers(model_of(name), inputs)
+    run = next(run for found, run in peers.items() if found.startswith(peer))
+    run()
+    samples = sample_peer(run)
+    assert len(samples) == RUNS and min(samples) > 0
+
+
+def test_a_network_that_is_no_file_has_no_peers() -> None:
+    with pytest.raises(UserError, match="net is no file"):
+        open_peers(SimpleNamespace(name="net", path=None), {})  # type: ignore[arg-type]
