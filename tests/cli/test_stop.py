@@ -15,8 +15,12 @@ import pytest
 PATIENCE_S = 60.0
 
 HASHES = """
-print("ready", flush=True)
-hashlib.pbkdf2_hmac("sha256", b"x", b"y", 2**31 - 1)
+while True:
+    try:
+        print("ready", flush=True)
+        hashlib.pbkdf2_hmac("sha256", b"x", b"y", 2**31 - 1)
+    except BaseException:
+        pass
 """
 SWALLOWS = """
 while True:

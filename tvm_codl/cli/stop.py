@@ -6,7 +6,6 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -28,14 +27,14 @@ class Stop:
     def __init__(self) -> None:
         self.number = 0
         self._raised = False
-        self._ends: tuple[socket.socket, ...] = ()
 
     def catch(self) -> None:
         """From now on a signal raises :class:`Stopped` in the main thread, which must be the one that calls this."""
-        reader, writer = self._ends = socket.socketpair()
-        writer.setblocking(False)
+        # Never closed: a thread that wakes while Python ends is ended by force, and takes the process with it.
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
         # Python's own handlers wait until native code returns; this is written at once.
-        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         os.register_at_fork(after_in_child=_forget)
         sys.unraisablehook = self._unraisable
         for number in SIGNALS:
@@ -64,8 +63,8 @@ class Stop:
         else:
             sys.__unraisablehook__(what)
 
-    def _watch(self, reader: socket.socket) -> None:
-        while not set(SIGNALS).intersection(came := reader.recv(64)):
+    def _watch(self, reader: int) -> None:
+        while not set(SIGNALS).intersection(came := os.read(reader, 64)):
             pass
         self.number = self.number or next(number for number in came if number in SIGNALS)
         until = time.monotonic() + GRACE_S
