@@ -82,3 +82,21 @@ def test_many_phones_come_and_go_at_once(tmp_path: Path) -> None:
         thread.join()
     assert errors == []
     assert not folder_of(store).exists()
+
+
+def test_a_folder_that_comes_and_goes_holds_no_suspects(tmp_path: Path) -> None:
+    """Other phones' journals make it, and remove it when they end."""
+    store, done = tmp_path / "records.sqlite", threading.Event()
+
+    def come_and_go() -> None:
+        while not done.is_set():
+            folder_of(store).mkdir()
+            folder_of(store).rmdir()
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        assert all(suspects(store) == {} for _ in range(5000))
+    finally:
+        done.set()
+        thread.join()

@@ -85,8 +85,12 @@ def acquit(store: Path, identity: tuple[str, ...]) -> None:
 
 def _left(store: Path) -> list[tuple[Path, Entry]]:
     """The entries of processes that have ended."""
-    left = []
-    for path in sorted(folder_of(store).glob("*.json")):
+    left, folder = [], folder_of(store)
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:  # another phone's journal removes it, at any moment
+        return []
+    for path in (folder / name for name in names if name.endswith(".json")):
         with contextlib.suppress(OSError, msgspec.DecodeError):
             line = msgspec.json.decode(path.read_bytes(), type=_Line)
             if not _runs(line):
