@@ -31,6 +31,8 @@ Rows = NDArray[np.float64]
 Numbers = NDArray[np.intp]
 
 DRAWS = 64
+#: Of each draw's search, so that all of them take no more than some seconds for any graph.
+EFFORT = 1 / 8
 #: Natural logarithm of the ratio of two pieces' sizes at which their errors are still alike to 1/e.
 ALIKE = 0.7
 #: A piece's logarithm is doubted by this share of how far its prediction is from the even share of its operator's time.
@@ -97,7 +99,7 @@ def acquire(
                 table + np.nan_to_num(now.max(axis=0) - before.max(axis=0), nan=0.0, posinf=0.0, neginf=0.0)
                 for table, now, before in zip(costs.nodes, drawn, predicted, strict=True)
             ]
-        best = minimise(nodes, costs.edges)
+        best = minimise(nodes, costs.edges, effort=EFFORT)
         saved = evaluate(today, nodes, costs.edges) - best.total
         if saved > 0:
             gain += saved / DRAWS
