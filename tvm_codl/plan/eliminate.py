@@ -50,7 +50,11 @@ def minimise(nodes: Sequence[Table], edges: Edges, limit: int = TABLE_LIMIT, eff
     (:mod:`.relax`), and ``bound`` says how near.  ``effort`` is the share of the usual time that either may take.
     """
     order = _order(nodes, edges, limit, effort * WORK_LIMIT)
-    choice, bound = _solve(nodes, edges, order) if order is not None else relax(nodes, edges, effort)
+    if order is not None:
+        choice = _solve(nodes, edges, order)
+        total = evaluate(choice, nodes, edges)
+        return Minimum(choice, total, total, True)
+    choice, bound = relax(nodes, edges, effort)
     total = evaluate(choice, nodes, edges)
     if bound > total - ROUNDING * abs(total):
         bound = total
@@ -87,8 +91,8 @@ def _order(nodes: Sequence[Table], edges: Edges, limit: int, most: float) -> lis
     return order
 
 
-def _solve(nodes: Sequence[Table], edges: Edges, order: Sequence[int]) -> tuple[tuple[int, ...], float]:
-    """The best assignment, and its sum."""
+def _solve(nodes: Sequence[Table], edges: Edges, order: Sequence[int]) -> tuple[int, ...]:
+    """The best assignment."""
     tables: dict[int, list[tuple[tuple[int, ...], Table]]] = {v: [((v,), nodes[v])] for v in order}
     rank = {v: i for i, v in enumerate(order)}
     for (a, b), table in edges.items():
@@ -106,7 +110,7 @@ def _solve(nodes: Sequence[Table], edges: Edges, order: Sequence[int]) -> tuple[
     choice = [0] * len(nodes)
     for v, scope, where in reversed(best):
         choice[v] = int(where[tuple(choice[u] for u in scope)])
-    return tuple(choice), evaluate(choice, nodes, edges)
+    return tuple(choice)
 
 
 def _spread(table: Table, variables: tuple[int, ...], whole: tuple[int, ...]) -> Table:

@@ -97,7 +97,7 @@ def _pass_messages(
     messages: Near = [{u: np.zeros(len(unary[v])) for u in near[v]} for v in range(len(near))]
     count = sum(len(near[v]) for v in left) // 2
     best: dict[int, int] = {}
-    total, bound = np.inf, 0.0 if not left else -np.inf
+    total, bound = np.inf, -np.inf
     for turn in range(min(max(int(most / max(count, 1)), FEWEST), MOST)):
         choice, reached = _pass(left if turn % 2 == 0 else left[::-1], unary, near, messages)
         bound = max(bound, reached)
@@ -105,7 +105,7 @@ def _pass_messages(
             best, total = choice, found
         if bound >= total - 1e-12 * abs(total):
             break
-    return _settle(best, unary, near), min(bound, total) if left else 0.0
+    return _settle(best, unary, near), min(bound, total)
 
 
 def _pass(order: Sequence[int], unary: Sequence[Table], near: Near, messages: Near) -> tuple[dict[int, int], float]:
