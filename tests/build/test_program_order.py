@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value
-from tvm_codl.build.kernels import Call, CompiledRegion, Kernels, Operand
+from tvm_codl.build.kernels import CompiledRegion, Kernels
 from tvm_codl.build.program import JsonObject, write
+from tvm_codl.build.region import Call, Operand
 
 EXTENT = 8
 PROCESSORS = ("cpu", "gpu")
@@ -78,7 +79,7 @@ def program_of(flow: Dataflow) -> JsonObject:
                 operands.append(Operand("output", 0, _shape(given_), "float32"))
                 compiled.append(CompiledRegion(index, [Call("f", operands, 1)], []))
         if compiled:
-            kernels[processor] = Kernels(None, {}, compiled, {})
+            kernels[processor] = Kernels({}, {}, compiled)
     return write(flow, kernels)
 
 

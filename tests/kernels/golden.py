@@ -17,7 +17,8 @@ import tvm
 from tvm import relay
 from tvm.relay.backend.graph_executor_codegen import GraphExecutorCodegen
 
-from tvm_codl.build.kernels import DISABLED_PASSES, PASS_CONFIG
+from tvm_codl.build.kernel import PASS_CONFIG
+from tvm_codl.build.region import DISABLED_PASSES
 from tvm_codl.kernels import version
 from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.gpu import usual

@@ -135,7 +135,9 @@ class NullCompiler:
         self.batches: list[int] = []
         self.launches: list[tuple[Launch, ...]] = []
 
-    def __call__(self, graph: OpGraph, weights: Any, probes: Sequence[Probe], cpu: Any, gpu: Any) -> NullCompiler:
+    def __call__(
+        self, graph: OpGraph, weights: Any, probes: Sequence[Probe], cpu: Any, gpu: Any, cache: Any
+    ) -> NullCompiler:
         self.batches.append(len(probes))
         self.launches = [(Launch(512 if (p.key, p.processor) in self.large else 64, 0),) for p in probes]
         if any((p.key, p.processor) in self.bad for p in probes):

@@ -26,6 +26,11 @@ SHAPE = (1, 4, 8, 8)
 RANDOM = np.random.default_rng(0)
 
 
+@pytest.fixture(autouse=True)
+def nothing_checked_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TVM_CODL_CACHE", str(tmp_path / "cache"))
+
+
 def weights(name: str, *shape: int) -> onnx.TensorProto:
     return numpy_helper.from_array(RANDOM.standard_normal(shape).astype("float32"), name)
 

@@ -67,8 +67,8 @@ def measuring(store: Path, where: Spec | None = None, settings: Settings = SLOW)
 def poisoned(victim: Probe, call: str) -> Any:
     """In the place of ``build_batch``: the victim's CPU kernels call that function of the C library instead."""
 
-    def build(graph: OpGraph, weights: Any, probes: Sequence[Probe], cpu: Any, gpu: Any) -> Library:
-        real = build_batch(graph, weights, probes, cpu, gpu)
+    def build(graph: OpGraph, weights: Any, probes: Sequence[Probe], *rest: Any) -> Library:
+        real = build_batch(graph, weights, probes, *rest)
         if victim not in probes:
             return real
         program, functions = json.loads(real.module["program"]()), {}
@@ -82,7 +82,7 @@ def poisoned(victim: Probe, call: str) -> Any:
                 functions[name] = made.with_attr("global_symbol", name)
         about = msgspec.json.encode(real.about).decode()
         root = tvm.get_global_func("codl.create_library")(json.dumps(program), about, 0)
-        for module in (tvm.build(tvm.IRModule(functions), target=cpu), *real.module.imported_modules):
+        for module in (tvm.build(tvm.IRModule(functions), target=rest[0]), *real.module.imported_modules):
             root.import_module(module)
         return Library(root, real.about, real.launches)
 

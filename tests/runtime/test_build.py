@@ -11,6 +11,7 @@ from tvm import relay
 
 from tests.runtime.partitions import Network, convolutions
 from tvm_codl.build.dataflow import Argument, Dataflow, Root, Value, read
+from tvm_codl.build.kernel_cache import KernelCache
 from tvm_codl.build.kernels import compile_regions, memory_shape
 from tvm_codl.build.program import write
 from tvm_codl.errors import UserError
@@ -42,7 +43,7 @@ def variable() -> relay.Var:
 def program(flow: Dataflow) -> dict[str, Any]:
     kernels = {}
     for processor, target in (("cpu", "llvm"), ("gpu", "opencl")):
-        built = compile_regions(flow, processor, tvm.target.Target(target, host="llvm"), f"test_{processor}")
+        built = compile_regions(flow, processor, tvm.target.Target(target, host="llvm"), KernelCache())
         if built is not None:
             kernels[processor] = built
     return write(flow, kernels)

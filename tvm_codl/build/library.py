@@ -20,6 +20,8 @@ from tvm_codl.build import dataflow
 from tvm_codl.build.adaptive import join_flows, split_kernels
 from tvm_codl.build.contents import contents
 from tvm_codl.build.elf import check_android
+from tvm_codl.build.kernel import Kernel, host_modules, opencl_module
+from tvm_codl.build.kernel_cache import KernelCache
 from tvm_codl.build.kernels import Kernels, compile_regions
 from tvm_codl.build.launches import Launch
 from tvm_codl.build.program import FORMAT, stored_weights, write
@@ -31,7 +33,7 @@ from tvm_codl.runtime.platforms import Platform, name_of, platform, triple_of
 
 @dataclass(frozen=True)
 class Library:
-    """The built module, its description, each region's launches on the GPU, in order, and the digests of its kernels there
+    """The module, its description, each region's launches on the GPU, in order, and the digests of its kernels there
     (:mod:`.contents`)."""
 
     module: tvm.runtime.Module
@@ -102,12 +104,14 @@ def build(
     gpu: tvm.target.Target,
     plan: Any = None,
     output_names: tuple[str, ...] = (),
+    cache: KernelCache | None = None,
+    backwards: bool = False,
 ) -> Library:
     """Compiles the result of ``PartitionCoExecution``.  Weights are stored split and packed: loading does no work on them.
 
-    Raises :class:`UserError` where the module breaks the partition's contract.
+    Without a ``cache`` every kernel is compiled.  ``backwards`` as in :func:`.compile_regions`.  Raises :class:`UserError` where the module breaks the partition's contract.
     """
-    return build_dataflow(dataflow.read(partitioned), cpu, gpu, plan, output_names)
+    return build_dataflow(dataflow.read(partitioned), cpu, gpu, plan, output_names, cache=cache, backwards=backwards)
 
 
 def build_dataflow(
@@ -117,17 +121,18 @@ def build_dataflow(
     plan: Any = None,
     output_names: tuple[str, ...] = (),
     keep_weights: bool = True,
+    cache: KernelCache | None = None,
+    backwards: bool = False,
 ) -> Library:
     """The library of a dataflow.  Without ``keep_weights`` its weights are zero: good enough for timing."""
-    kernels = _compile(flow, cpu, gpu)
+    kernels = _compile(flow, cpu, gpu, cache or KernelCache(), backwards)
     about = About(_inputs(flow), _outputs(flow, output_names), _regions(flow), _build_info(cpu, gpu), plan)
     program = write(flow, kernels)
     weights = stored_weights(flow, kernels)
     if not keep_weights:
         program["weights"] = [{**w, "name": ""} for w in program["weights"]]
         weights = {}
-    module = _make_module(program, about, weights, kernels, cpu)
-    return Library(module, about, _launches(flow, kernels), _contents(kernels))
+    return _made(_make_module(program, about, weights, kernels, cpu), about, _launches(flow, kernels), kernels)
 
 
 def build_adaptive(
@@ -135,6 +140,7 @@ def build_adaptive(
     cpu: tvm.target.Target,
     gpu: tvm.target.Target,
     output_names: tuple[str, ...] = (),
+    cache: KernelCache | None = None,
 ) -> Library:
     """One library of several plans of one network: each by its name, state, partitioned module and JSON.
 
@@ -142,7 +148,7 @@ def build_adaptive(
     """
     flows = [dataflow.read(module) for _, _, module, _ in partitioned]
     whole = join_flows(flows)
-    kernels = _compile(whole, cpu, gpu)
+    kernels = _compile(whole, cpu, gpu, cache or KernelCache())
     parts = split_kernels(flows, kernels)
     plans = tuple(
         PlanInfo(name, state, _outputs(flow, output_names), _regions(flow), plan)
@@ -156,14 +162,31 @@ def build_adaptive(
     ]
     weights = {n: w for flow, part in zip(flows, parts, strict=True) for n, w in stored_weights(flow, part).items()}
     program = {"format": FORMAT, "plans": entries}
-    module = _make_module(program, about, weights, kernels, cpu)
-    return Library(module, about, _launches(flows[0], parts[0]), _contents(kernels))
+    return _made(_make_module(program, about, weights, kernels, cpu), about, _launches(flows[0], parts[0]), kernels)
 
 
-def _compile(flow: dataflow.Dataflow, cpu: tvm.target.Target, gpu: tvm.target.Target) -> dict[str, Kernels]:
+def _made(
+    module: tvm.runtime.Module, about: About, launches: tuple[tuple[Launch, ...], ...], kernels: dict[str, Kernels]
+) -> Library:
+    return Library(module, about, launches, contents(_all(kernels)))
+
+
+def _all(kernels: dict[str, Kernels]) -> list[Kernel]:
+    """Every kernel once, in an order that does not depend on where they were found."""
+    held = {name: kernel for built in kernels.values() for name, kernel in built.kernels.items()}
+    return [held[name] for name in sorted(held)]
+
+
+def _compile(
+    flow: dataflow.Dataflow,
+    cpu: tvm.target.Target,
+    gpu: tvm.target.Target,
+    cache: KernelCache,
+    backwards: bool = False,
+) -> dict[str, Kernels]:
     plugin.load()
     targets = {"cpu": tvm.target.Target(cpu, host=cpu), "gpu": tvm.target.Target(gpu, host=cpu)}
-    built = {name: compile_regions(flow, name, target, f"codl_{name}") for name, target in targets.items()}
+    built = {name: compile_regions(flow, name, target, cache, backwards) for name, target in targets.items()}
     return {name: kernels for name, kernels in built.items() if kernels is not None}
 
 
@@ -177,12 +200,15 @@ def _make_module(
     arguments = [x for name, value in weights.items() for x in (name, tvm.nd.array(value))]
     create = tvm.get_global_func("codl.create_library")
     root = create(json.dumps(program), msgspec.json.encode(about).decode(), len(weights), *arguments)
-    for built in kernels.values():
-        root.import_module(built.library)
-    if not kernels:
-        # A network that returns its inputs: TVM links nothing where there is no code.
-        nothing = tvm.tir.PrimFunc([], tvm.tir.Evaluate(0)).with_attr("global_symbol", "codl_nothing")
-        root.import_module(tvm.build(tvm.IRModule({"codl_nothing": nothing}), target=cpu))
+    # TVM asks a module with code for the target, and looks for OpenCL kernels in what that one imports.
+    nothing = tvm.tir.PrimFunc([], tvm.tir.Evaluate(0)).with_attr("global_symbol", "codl_nothing")
+    host = tvm.build(tvm.IRModule({"codl_nothing": nothing}), target=cpu)
+    device = opencl_module(_all(kernels))
+    if device is not None:
+        host.import_module(device)
+    root.import_module(host)
+    for code in host_modules(_all(kernels)):
+        root.import_module(code)
     return root
 
 
@@ -208,14 +234,10 @@ def _build_info(cpu: tvm.target.Target, gpu: tvm.target.Target) -> dict[str, str
     return {"tvm": tvm.__version__, "cpu": str(cpu), "gpu": str(gpu)}
 
 
-def _contents(kernels: dict[str, Kernels]) -> tuple[str, ...]:
-    return tuple(digest for built in kernels.values() for digest in contents(built.library, built.launches))
-
-
 def _launches(flow: dataflow.Dataflow, kernels: dict[str, Kernels]) -> tuple[tuple[Launch, ...], ...]:
     regions: list[tuple[Launch, ...]] = [()] * len(flow.regions)
     for built in kernels.values():
         for compiled in built.regions:
-            calls = [built.launches.get(call.function, []) for call in compiled.calls]
-            regions[compiled.region] = tuple(launch for launches in calls for launch in launches)
+            called = [built.kernels[call.function].launches for call in compiled.calls if call.function]
+            regions[compiled.region] = tuple(launch for launches in called for launch in launches)
     return tuple(regions)

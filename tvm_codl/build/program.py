@@ -16,7 +16,8 @@ import numpy as np
 
 from tvm_codl.build import lifetimes
 from tvm_codl.build.dataflow import Dataflow, Root, Value, count_bytes
-from tvm_codl.build.kernels import CompiledRegion, Kernels, Operand, memory_shape
+from tvm_codl.build.kernels import CompiledRegion, Kernels, memory_shape
+from tvm_codl.build.region import Operand
 from tvm_codl.runtime.about import MemoryBytes
 
 FORMAT = 1

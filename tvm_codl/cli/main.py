@@ -28,6 +28,7 @@ COMMANDS = {
     "train": "Fit the cost model to the records.",
     "evaluate": "Evaluate predicted operator times beside simpler models.",
     "records": "List, export, import and merge measurements.",
+    "cache": "Show what is kept of earlier builds, or clear it.",
     "bench": "Compare CPU only, GPU only and co-execution in one interleaved run.",
     "rank": "Rank models by latency: predict all, measure the best few.",
     "demo": "Detect text with PP-OCRv4, then run ResNet-18, on both processors at once.",

@@ -14,6 +14,7 @@ import numpy as np
 import tvm
 
 from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value, shape_of
+from tvm_codl.build.kernel_cache import KernelCache
 from tvm_codl.build.library import Library, build_dataflow
 from tvm_codl.build.limits import Limits, check
 from tvm_codl.build.pool import Outcome, build_all
@@ -43,7 +44,9 @@ def build_libraries(
 
     def build(index: int) -> Path:
         with tools.scheduled():
-            library = build_batch(graph, weights, parts[missing[index]], tools.cpu, tools.gpu)
+            library = build_batch(
+                graph, weights, parts[missing[index]], tools.cpu, tools.gpu, KernelCache(tools.build_id)
+            )
         check(library.launches, limits)
         return library.export(paths[missing[index]])
 
@@ -68,9 +71,10 @@ def build_batch(
     probes: Sequence[Probe],
     cpu: tvm.target.Target,
     gpu: tvm.target.Target,
+    cache: KernelCache | None = None,
 ) -> Library:
     """The library of :func:`probe_dataflow`; region ``i`` is ``probes[i]``."""
-    return build_dataflow(probe_dataflow(graph, weights, probes), cpu, gpu, keep_weights=False)
+    return build_dataflow(probe_dataflow(graph, weights, probes), cpu, gpu, keep_weights=False, cache=cache)
 
 
 def probe_dataflow(graph: OpGraph, weights: Mapping[str, np.ndarray], probes: Sequence[Probe]) -> Dataflow:

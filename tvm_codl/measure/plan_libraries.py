@@ -12,6 +12,7 @@ import numpy as np
 import tvm
 
 from tvm_codl.build.elf import check_library
+from tvm_codl.build.kernel_cache import KernelCache
 from tvm_codl.build.library import build, build_adaptive
 from tvm_codl.build.pool import build_all, last_line
 from tvm_codl.device.profile import DeviceProfile
@@ -71,18 +72,29 @@ def build_adaptive_library(
     with tools.scheduled():
         # They all have one plan's settings (plan/adaptive.py).
         gpu = tools.gpu_with(plans[0].plan.settings.gpu_memory)
-        path = build_adaptive(parts, tools.cpu, gpu, prepared.model.outputs).export(out)
+        cache = KernelCache(tools.build_id)
+        path = build_adaptive(parts, tools.cpu, gpu, prepared.model.outputs, cache).export(out)
     log(f"built {path.name} ({path.stat().st_size / 1e6:.0f} MB): {', '.join(p.name for p in plans)}")
     return path
 
 
-def _build(prepared: Prepared, plan: Plan, tools: Toolchain, out: Path, note_kernels: bool = False) -> Path:
-    """``note_kernels``: also writes a file for :func:`kernels_of` beside it.  Raises :class:`UserError` where TVM does not compile the network for that phone."""
+def _build(
+    prepared: Prepared, plan: Plan, tools: Toolchain, out: Path, note_kernels: bool = False, backwards: bool = False
+) -> Path:
+    """``note_kernels``: also writes a file for :func:`kernels_of` beside it; ``backwards`` as in :func:`.compile_regions`.  Raises :class:`UserError` where TVM does not compile the network for that phone."""
     try:
         partitioned = partition(prepared, plan)
         with tools.scheduled():
             gpu = tools.gpu_with(plan.settings.gpu_memory)
-            library = build(partitioned, tools.cpu, gpu, msgspec.to_builtins(plan), prepared.model.outputs)
+            library = build(
+                partitioned,
+                tools.cpu,
+                gpu,
+                msgspec.to_builtins(plan),
+                prepared.model.outputs,
+                KernelCache(tools.build_id),
+                backwards,
+            )
         if note_kernels:
             _kernels_beside(out).parent.mkdir(parents=True, exist_ok=True)
             _kernels_beside(out).write_bytes(msgspec.json.encode(library.kernels))
@@ -132,7 +144,11 @@ def libraries_for(prepared: Prepared, plans: Mapping[str, Plan], tools: Toolchai
     if missing:
         log(f"building {len(missing)} libraries")
         jobs = list(missing.items())
-        for index, outcome in build_all(len(jobs), lambda i: _build(prepared, jobs[i][1], tools, jobs[i][0], True)):
+
+        def build_one(i: int) -> Path:
+            return _build(prepared, jobs[i][1], tools, jobs[i][0], note_kernels=True, backwards=i % 2 == 1)
+
+        for index, outcome in build_all(len(jobs), build_one):
             if outcome.path is None:
                 raise UserError(f"building the library of {prepared.name} failed", outcome.error, "tvm-codl doctor")
             path = jobs[index][0]

@@ -10,7 +10,7 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_codl.build.kernels import DISABLED_PASSES
+from tvm_codl.build.region import DISABLED_PASSES
 from tvm_codl.graph.names import anchor_of
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis

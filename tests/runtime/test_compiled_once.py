@@ -1,0 +1,70 @@
+"""A kernel is compiled once; a library made of kept kernels is the one made without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+
+from tests.runtime.partitions import answer, convolutions
+from tvm_codl.build import kernel, kernel_cache, library, region
+from tvm_codl.build.kernel_cache import KernelCache
+from tvm_codl.runtime.comodule import CoModule
+
+pytestmark = pytest.mark.usefixtures("opencl")
+SAMPLE = np.random.default_rng(1).standard_normal((1, 12, 12, 16)).astype("float32")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_cache, "cache_dir", lambda: tmp_path)
+
+
+def made(mod: tvm.IRModule, path: Path, cache: KernelCache | None = None, backwards: bool = False) -> bytes:
+    targets = tvm.target.Target("llvm"), tvm.target.Target("opencl")
+    return library.build(mod, *targets, cache=cache, backwards=backwards).export(path).read_bytes()
+
+
+def test_a_library_of_kept_kernels_is_the_one_made_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    split, whole = convolutions()
+    path = tmp_path / "net.so"
+    alone = made(split, path)
+    first = made(split, path, KernelCache("here"))
+    monkeypatch.setattr(region, "compile_kernel", None)
+    monkeypatch.setattr(region.relay, "optimize", None)
+    second = made(split, path, KernelCache("here"))
+    reverse = made(split, path, KernelCache("here"), backwards=True)
+    assert alone == first == second == reverse
+    got = CoModule(tvm.runtime.load_module(str(path)), tvm.cpu()).run({"x": SAMPLE})[0]
+    np.testing.assert_allclose(got, answer(whole, SAMPLE), rtol=1e-4, atol=1e-5)
+
+
+def test_other_weights_need_no_other_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = KernelCache("here")
+    made(convolutions(seed=0)[0], tmp_path / "one.so", cache)
+
+    def compiled(*_: object) -> None:
+        raise AssertionError("compiled once more")
+
+    monkeypatch.setattr(kernel.te_compiler, "get", compiled)
+    split, whole = convolutions(seed=1)
+    made(split, tmp_path / "two.so", cache)
+    got = CoModule(tvm.runtime.load_module(str(tmp_path / "two.so")), tvm.cpu()).run({"x": SAMPLE})[0]
+    np.testing.assert_allclose(got, answer(whole, SAMPLE), rtol=1e-4, atol=1e-5)
+
+
+def test_constants_and_targets_tell_kernels_apart() -> None:
+    x = relay.var("x", shape=(4,))
+    host = tvm.target.Target("llvm")
+    one, other = (tvm.target.Target(name, host=host) for name in ("llvm", "llvm -mcpu=skylake"))
+    near = [relay.Function([x], x * relay.const(value)) for value in (0.1, float(np.nextafter(np.float32(0.1), 1)))]
+    leaks = [relay.Function([x], relay.nn.leaky_relu(x, alpha=a)) for a in (0.1, 0.1 + 1e-12)]
+    found = {
+        kernel.digest_of(relay.transform.InferType()(tvm.IRModule.from_expr(f))["main"], t)
+        for f in (*near, *leaks)
+        for t in (one, other)
+    }
+    assert len(found) == 8
