@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tvm_codl.paths import cache_dir
+
 #: Longer than the grace, by far: this machine is shared.
 PATIENCE_S = 60.0
 
@@ -34,12 +36,24 @@ while True:
 
 @pytest.mark.parametrize(("number", "words"), [(signal.SIGTERM, "measuring"), (signal.SIGINT, "building")])
 def test_a_bench_is_stopped(tmp_path: Path, number: signal.Signals, words: str) -> None:
-    temporary = tmp_path / "temporary"
+    temporary, cache = tmp_path / "temporary", tmp_path / "cache"
     temporary.mkdir()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tvm_codl", "bench", "zoo:small", "--budget", "3", "--records", str(tmp_path / "r.sqlite")],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(temporary)},
-    )  # fmt: skip
+    cache.mkdir()
+    # Nothing is built yet but the native part.
+    (cache / "native").symlink_to(cache_dir() / "native")
+    line = [
+        sys.executable,
+        "-m",
+        "tvm_codl",
+        "bench",
+        "zoo:small",
+        "--budget",
+        "3",
+        "--records",
+        str(tmp_path / "r.sqlite"),
+    ]
+    own = {**os.environ, "TMPDIR": str(temporary), "TVM_CODL_CACHE": str(cache)}
+    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=own)
     assert process.stderr is not None
     assert any(words in line for line in process.stderr)
     started = psutil.Process(process.pid).children(recursive=True)

@@ -70,12 +70,14 @@ def build_all(
     context = multiprocessing.get_context("fork")
     waiting = list(range(count))
     running: dict[int, _Running] = {}
+    # A build that is killed leaves its temporary files.
+    folder = tempfile.mkdtemp(prefix="tvm-codl-build-")
     try:
         while waiting or running:
             while waiting and len(running) < workers:
                 index = waiting.pop(0)
                 receiver, sender = context.Pipe(duplex=False)
-                process = context.Process(target=_build_in_child, args=(build, index, sender), daemon=True)
+                process = context.Process(target=_build_in_child, args=(build, index, sender, folder), daemon=True)
                 process.start()
                 assert process.pid is not None
                 with contextlib.suppress(OSError):  # the child has done so already, or has ended
@@ -99,6 +101,7 @@ def build_all(
     finally:
         for job in running.values():
             _kill(job.process)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _kill(process: multiprocessing.context.ForkProcess) -> None:
@@ -139,8 +142,9 @@ def _try_build(build: Build, index: int) -> Outcome:
         return Outcome(None, last_line(error), ErrorNo.COMPILE_HOST)
 
 
-def _build_in_child(build: Build, index: int, sender: multiprocessing.connection.Connection) -> None:
+def _build_in_child(build: Build, index: int, sender: multiprocessing.connection.Connection, folder: str) -> None:
     os.setpgid(0, 0)
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
     # This process must not release the parent's phone objects: it would write to the parent's connection.
     gc.freeze()
     try:
