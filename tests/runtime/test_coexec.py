@@ -77,6 +77,15 @@ def test_sub_buffers_that_the_device_cannot_align_are_copied(tmp_path: Path, sha
     np.testing.assert_allclose(module.run({"x": value})[0], answer(whole, value), rtol=1e-4, atol=1e-5)
 
 
+def test_where_memories_are_two_parts_are_copied_since_drivers_crash_on_sub_buffers(tmp_path: Path) -> None:
+    split, whole = convolutions(extent=48, channels=32, row=24, channel=32)
+    library, value = made(split, tmp_path / "aligned.so"), sample(48, 32)
+    mapped, copied = (CoModule(library, tvm.cpu(), sharing=s) for s in ("mapped", "copied"))
+    for module in (mapped, copied):
+        np.testing.assert_allclose(module.run({"x": value})[0], answer(whole, value), rtol=1e-4, atol=1e-4)
+    assert copied.memory_bytes.scratch > mapped.memory_bytes.scratch
+
+
 def test_a_reshape_that_is_all_of_a_region(tmp_path: Path) -> None:
     from tvm import relay
 

@@ -145,6 +145,7 @@ def test_memory_falls_where_tensors_lie_in_turn(tmp_path: Path) -> None:
         np.testing.assert_array_equal(ours.run({"x": given})[0], theirs.run({"x": given})[0])
         assert theirs.memory_bytes.tensors >= 10 * size * copies
         assert ours.memory_bytes.tensors <= 4 * size * copies
+        assert ours.memory_bytes.scratch == 0, "a whole tensor went through a copy"
 
 
 def rows_in_two(layers: int) -> tuple[tvm.IRModule, int]:

@@ -72,15 +72,25 @@ void Memory::Place() {
   // would cost commands in every run, so mapped buffers do not share memory.
   const bool apart = sharing_ == Sharing::kMapped && device_.context != nullptr;
   const bool unified = sharing_ == Sharing::kSvm && device_.context != nullptr;
+  // A tensor that lies alone or in turn with others is a whole buffer, which needs no sub-buffer (see Device).
+  const bool whole = sharing_ == Sharing::kCopied && device_.context != nullptr;
+  std::map<std::pair<int, int64_t>, size_t> block_at;
   // One block more than the program has: the common one.
   const auto common = static_cast<size_t>(program_.blocks);
   blocks_.resize(common + 1);
   for (const Buffer& buffer : program_.buffers) {
     const bool own = apart && buffer.space == Space::kShared;
     const bool in_common = unified && buffer.common >= 0;
-    if (own) blocks_.emplace_back();
-    block_of_.push_back(own ? blocks_.size() - 1 : in_common ? common : static_cast<size_t>(buffer.block));
-    at_.push_back(own ? 0 : in_common ? buffer.common : buffer.at);
+    if (whole && buffer.at != 0 && buffer.space != Space::kCpu) {
+      const auto [found, first] = block_at.try_emplace({buffer.block, buffer.at}, blocks_.size());
+      if (first) blocks_.emplace_back();
+      block_of_.push_back(found->second);
+      at_.push_back(0);
+    } else {
+      if (own) blocks_.emplace_back();
+      block_of_.push_back(own ? blocks_.size() - 1 : in_common ? common : static_cast<size_t>(buffer.block));
+      at_.push_back(own ? 0 : in_common ? buffer.common : buffer.at);
+    }
     Block& block = blocks_[block_of_.back()];
     block.bytes = std::max(block.bytes, at_.back() + buffer.bytes);
     block.space = in_common ? Space::kShared : buffer.space;
@@ -195,7 +205,9 @@ Memory::DeviceArg Memory::Device(const View& view) {
   const int64_t offset = Offset(view);
   if (block.svm != nullptr) return {nullptr, static_cast<uint8_t*>(block.svm) + offset};
   if (offset == 0) return {block.mem, nullptr};
-  if (offset % sub_buffer_alignment_ != 0) return {};
+  // Several queues use the memory of a device of its own at once, and OpenCL leaves open what a buffer and a sub-buffer
+  // of it do then (1.2, clCreateSubBuffer).  NVIDIA's driver crashes when it frees such sub-buffers.
+  if (sharing_ == Sharing::kCopied || offset % sub_buffer_alignment_ != 0) return {};
   Mem& sub = sub_buffers_[RangeOf(view)];
   if (!sub) {
     const cl_buffer_region region{static_cast<size_t>(offset), static_cast<size_t>(view.bytes)};

@@ -41,7 +41,7 @@ class Memory {
   bool HostAligned(const View& view) const;
 
   // How a kernel takes a view: a shared pointer, or a cl_mem (a sub-buffer where the offset is not 0).
-  // Both are null where the device's alignment forbids a sub-buffer; the caller then goes through a copy.
+  // Both are null where a sub-buffer is not possible; the caller then goes through a copy.
   struct DeviceArg {
     cl_mem mem = nullptr;
     const void* svm = nullptr;
