@@ -31,12 +31,19 @@ def from_onnx(proto: onnx.ModelProto, shapes: Mapping[str, Shape], opset: int) -
 class _Importer(stock.GraphProto):
     def __enter__(self) -> _Importer:
         super().__enter__()
+        self._known: dict[str, Any] = {}
         return self
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int) -> Any:
         convert = CONVERTERS.get(op_name)
         made = convert(list(inputs), attrs) if convert else None
-        return super()._convert_operator(op_name, inputs, attrs, opset) if made is None else made
+        if made is not None:
+            return made
+        # TVM lists its converters anew for each node, which takes milliseconds.
+        self._known = self._known or stock._get_convert_map(opset)
+        if op_name in self._known:
+            return self._known[op_name](inputs, attrs, self._params)
+        return super()._convert_operator(op_name, inputs, attrs, opset)
 
 
 def _matmul(inputs: Sequence[Any], attrs: Mapping[str, Any]) -> relay.Expr | None:

@@ -11,7 +11,7 @@ import tvm
 from tvm import relay
 
 from tvm_codl.errors import UserError
-from tvm_codl.relay.walk import children, in_order, rewrite, with_children
+from tvm_codl.relay.walk import children_in_order, rewrite, with_children
 
 
 @dataclass(frozen=True)
@@ -83,20 +83,20 @@ def call_pass(name: str, rule: Callable[[Site], relay.Expr | None]) -> tvm.trans
 
     def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         try:
-            order = list(in_order(module["main"].body))
+            order = children_in_order(module["main"].body)
         except UserError:
             return module
         if any(isinstance(expr, relay.Call) and not is_call(expr) for expr in order):
             return module
-        users = Counter(child for expr in order for child in children(expr))
+        users = Counter(child for below in order.values() for child in below)
         uses: Counter[relay.Expr] = Counter()
 
         def replace(expr: relay.Expr, new: Sequence[relay.Expr]) -> relay.Expr:
             made = rule(Site(expr, tuple(new), uses)) if is_call(expr) else None
-            made = with_children(expr, new) if made is None else made
+            made = with_children(expr, new, order[expr]) if made is None else made
             uses[made] += users[expr]
             return made
 
-        return rewrite(module, replace)
+        return rewrite(module, replace, order)
 
     return tvm.transform.module_pass(transform, opt_level=0, name=name)
