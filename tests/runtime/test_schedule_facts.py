@@ -49,7 +49,7 @@ def test_pieces_run_with_the_tiles_that_were_predicted(
         monkeypatch.setattr(module, "tiles_of", noted)
     path = str(quantised(small.build(), tmp_path, "QOperator")) if integers else "zoo:small"
     graph, weights, _ = extract(load_model(path).module)
-    cpu = cpu_target(lanes=16)
+    cpu = cpu_target("skylake-avx512")  # compiled, not run
     facts_of_gpu = usual(kind, 16 if kind == "played" else 4)
     gpu = gpu_target(cpu, facts_of_gpu)
     device = DeviceFacts(gpu=facts_of_gpu, cpu_dot=dot_on("uint8", cpu))
