@@ -6,9 +6,8 @@ other as well, such as a network of 8-bit integers with that of float32.  The ph
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable
+from functools import partial
 
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 
@@ -21,16 +20,16 @@ from tvm_codl.cli.output import print_json, talk
 from tvm_codl.frontend.load import load_model
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.measure.answers import check_answer
-from tvm_codl.measure.interleave import calm_down, sample
-from tvm_codl.measure.peers import open_peers, sample_peer
+from tvm_codl.measure.interleave import RUNS, Race, Turn, calm_down
+from tvm_codl.measure.peers import open_peers
 from tvm_codl.measure.plan_libraries import open_runnable
 from tvm_codl.plan.plan import uniform_plan
 from tvm_codl.relay.pipeline import prepare
 from tvm_codl.relay.prepared import Prepared
 from tvm_codl.report.statistics import Statistics
 
-#: Makes the samples of one turn, in ms.
-Turn = Callable[[], list[float]]
+#: Rounds between two lines of progress.
+TOLD = 10
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -51,7 +50,7 @@ def ours(prepared: Prepared, session: Session, budget_s: float) -> tuple[dict[st
     inputs = prepared.model.sample_inputs()
     wanted = reference_outputs(prepared.model, inputs)
     errors = [check_answer(n, m, inputs, wanted, quanta=prepared.model.quanta)[1] for n, m in modules.items()]
-    return {name: lambda m=module: sample(m) for name, module in modules.items()}, max(errors)
+    return {name: partial(module.watch, 1, 1 + RUNS) for name, module in modules.items()}, max(errors)
 
 
 @click.command()
@@ -64,32 +63,36 @@ def ours(prepared: Prepared, session: Session, budget_s: float) -> tuple[dict[st
 @json_option
 def main(models: tuple[str, ...], phone: PhoneChoice, budget_s: float, rounds: int, as_json: bool) -> None:
     """Prints one line for each of MODELS."""
-    turns: dict[tuple[str, str], Turn] = {}
+    turns: dict[str, Turn] = {}
+    names: dict[str, dict[str, str]] = {}  # of the turns, by model and variant
     errors, peers = {}, {}
     with phone.connect() as session:
         for name in models:
             prepared = prepare(load_model(name))
             peers[name] = open_peers(prepared.model, prepared.model.sample_inputs())
             found, errors[name] = ours(prepared, session, budget_s)
-            others = {peer: functools.partial(sample_peer, run) for peer, run in peers[name].items()}
-            turns |= {(name, variant): turn for variant, turn in {**found, **others}.items()}
+            own = {**found, **peers[name]}
+            names[name] = {variant: f"{name} {variant}" for variant in own}
+            turns |= {names[name][variant]: turn for variant, turn in own.items()}
         calm_down()
-        samples: dict[tuple[str, str], list[float]] = {key: [] for key in turns}
-        for done in range(rounds):
-            for key, turn in turns.items():
-                samples[key] += turn()
-            if done % 10 == 9:
-                talk(f"{done + 1} of {rounds} rounds")
+        race = Race(turns)
+        samples: dict[str, list[float]] = {key: [] for key in turns}
+        for done in range(0, rounds, TOLD):
+            for key, times in race.run(min(TOLD, rounds - done)).items():
+                samples[key] += times
+            talk(f"{min(done + TOLD, rounds)} of {rounds} rounds")
+        if race.words:
+            talk(race.words)
         device = session.device
     rows = []
     for name in models:
-        ms = {variant: Statistics.of(times) for (model, variant), times in samples.items() if model == name}
+        ms = {variant: Statistics.of(samples[key]) for variant, key in names[name].items()}
         alone = min(ms[on].median for on in ("cpu", "gpu") if on in ms)
         plan = ms["plan"].median
         best = min(peers[name], key=lambda peer: ms[peer].median)
         rows.append(Row(name, ms, best, ms[best].median / plan, alone / plan, errors[name]))
     if as_json:
-        return print_json({"device": device, "rows": msgspec.to_builtins(rows)})
+        return print_json({"device": device, "disturbed": race.disturbed, "rows": msgspec.to_builtins(rows)})
     for row in rows:
         times = "  ".join(
             f"{variant} {each.median:.3f} ms ({each.p10:.3f} to {each.p90:.3f})" for variant, each in row.ms.items()

@@ -34,7 +34,7 @@ from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.measure.answers import check_answer
 from tvm_codl.measure.bench import Operators
 from tvm_codl.measure.budget import Budget
-from tvm_codl.measure.interleave import RUNS, calm_down, rounds
+from tvm_codl.measure.interleave import RUNS, calm_down, race
 from tvm_codl.measure.learning import learn
 from tvm_codl.measure.plan_libraries import libraries_for
 from tvm_codl.measure.planning import shortlist
@@ -66,17 +66,20 @@ def timed(modules: Mapping[str, CoModule], operators: Operators, most: int) -> t
     """Samples of all modules in turn, the operators by themselves in between, and the number of rounds."""
     operators.measure()
     calm_down()
-    samples = rounds(modules, 1)
+    racing = race(modules)
+    samples = racing.run(1)
     longest = max(float(np.median(times)) for times in samples.values()) * (1 + RUNS) / 1e3
     wanted = max(FEWEST, min(most, int(SECONDS / longest)))
     talk(f"running {wanted} rounds of {len(modules)} libraries")
     done = 1
     for part in range(IDEALS):
         count = wanted * (part + 1) // IDEALS - done
-        for name, times in rounds(modules, count).items():
+        for name, times in racing.run(count).items() if count > 0 else ():
             samples[name] += times
         done += max(count, 0)
         operators.measure()
+    if racing.words:
+        talk(racing.words)
     return samples, done
 
 

@@ -100,4 +100,5 @@ def no_pause() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interleave, "CALM_S", 0.0)
+        patch.setattr(interleave, "PATIENCE_S", 0.0)
         yield

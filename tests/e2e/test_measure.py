@@ -9,6 +9,7 @@ import pytest
 
 import tvm_codl as codl
 from tvm_codl.cli.main import run
+from tvm_codl.cli.output import elapsed_s
 from tvm_codl.records.store import RecordStore
 from tvm_codl.relay.pipeline import prepare
 
@@ -34,3 +35,17 @@ def test_a_budget_is_kept_the_records_are_and_the_plan_is_legal(
     with RecordStore(store) as opened:
         assert len({(r.workload, r.processor) for r in opened}) == len(opened) == 6 + second["measured"]
     assert second["measured"] <= 5
+
+
+def test_a_time_limit_ends_with_the_best_plan_that_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, prepared = tmp_path / "plan.json", prepare(codl.load_model("zoo:small"))
+    words = ["plan", "zoo:small", "--records", str(tmp_path / "records.sqlite"), "-o", str(path), "--budget", "30"]
+    for limit_s in (1.0, 60.0):
+        # The clock of a command runs from the start of its process, which is this one.
+        code = run([*words, "--time-limit", str(elapsed_s() + limit_s)])
+        err = capsys.readouterr().err
+        if code == 0:
+            codl.verify_plan(codl.load_plan(path), prepared.graph, prepared.axes)
+        else:
+            assert limit_s == 1.0 and "the time limit was over before there was a plan" in err
+    assert code == 0, "the second begins with what the first has measured"

@@ -20,12 +20,14 @@ from tvm_codl.errors import UserError
 from tvm_codl.measure import bench as benches
 from tvm_codl.measure.bench import BenchReport, Operators, bench, unable
 from tvm_codl.measure.context import Context
+from tvm_codl.measure.interleave import Race, race
 from tvm_codl.measure.probe import Probe
 from tvm_codl.plan.files import load_plan
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 from tvm_codl.records.record import ErrorNo, Piece, Record
 from tvm_codl.records.settings import Settings
 from tvm_codl.relay.prepared import Prepared
+from tvm_codl.runtime.comodule import Watched
 
 PHONE = SimpleNamespace(profile=PROFILE)
 #: Milliseconds of each library.
@@ -68,13 +70,21 @@ class Measurer:
 
 
 class Library:
+    """Takes ``ms`` for a run; ``waited_ms`` of them its threads wait for their cores."""
+
     copied_bytes, sharing = 0, "map"
+
+    def __init__(self, ms: float = 1.0, waited_ms: float = 0.0) -> None:
+        self.ms, self.waited_ms = ms, waited_ms
 
     def run(self, inputs: Any) -> list[np.ndarray]:
         return [np.zeros((1, 4), "float32")]
 
     def timeline(self) -> list[Any]:
         return []
+
+    def watch(self, number: int, repeat: int) -> Watched:
+        return Watched((self.ms,) * repeat, (self.waited_ms,) * (repeat - 1) + (0.0,))
 
     def time_region(self, index: int, repeat: int, min_ms: float, network_bytes: int) -> list[float]:
         return [2.0] * repeat
@@ -86,16 +96,19 @@ def with_measurer(monkeypatch: pytest.MonkeyPatch, *broken: tuple[int, str]) -> 
 
 
 def report(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, *broken: tuple[int, str], **options: Any
+    monkeypatch: pytest.MonkeyPatch, folder: Path, *broken: tuple[int, str], waited_ms: float = 0.0, **options: Any
 ) -> tuple[BenchReport, list[str]]:
     """The report of a network of which some operators do not run, and what was said."""
     with_measurer(monkeypatch, *broken)
     for changed, double in {
         "make_plan": lambda *_, **__: PLAN,
         "libraries_for": lambda prepared, plans, *_: {name: Path(f"{name}.so") for name in plans},
-        "open_runnable": lambda prepared, plans, *_: (dict(plans), {name: Library() for name in plans}),
+        "open_runnable": lambda prepared, plans, *_: (
+            dict(plans),
+            {name: Library(MS[name], waited_ms) for name in plans},
+        ),
         "reference_outputs": lambda *_: [np.zeros((1, 4), "float32")],
-        "rounds": lambda modules, _: {name: [MS[name]] for name in modules},
+        "race": lambda modules, others: Race(race(modules, others).turns, patience_s=0.0),
         "calm_down": lambda: None,
         "overlap": lambda _: 0.5,
         "cache_dir": lambda: folder / "cache",
@@ -137,6 +150,14 @@ def test_a_network_that_runs_everywhere_is_compared_with_both(monkeypatch: pytes
     assert (found.best_single, found.best_single_ms, found.speedup) == ("cpu", 4.0, pytest.approx(4 / 3))
     assert found.ratios == "speedup 1.33, efficiency 0.67, overlap 0.50"
     assert not any("alone" in line for line in said)
+
+
+def test_a_race_that_was_disturbed_is_said_to_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found, said = report(monkeypatch, tmp_path, waited_ms=2.0)
+    assert found.disturbed and found.ratios.startswith("disturbed: speedup 1.33")
+    assert any(line.startswith("disturbed: only 0 of 2 rounds") for line in said)
+    found, said = report(monkeypatch, tmp_path)
+    assert not found.disturbed and found.discarded == 0 and not any(line.startswith("disturbed") for line in said)
 
 
 def test_a_processor_that_does_not_run_an_operator_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

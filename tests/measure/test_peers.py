@@ -10,7 +10,7 @@ import pytest
 from tvm_codl.errors import UserError
 from tvm_codl.frontend import zoo
 from tvm_codl.measure.interleave import RUNS
-from tvm_codl.measure.peers import open_peers, sample_peer
+from tvm_codl.measure.peers import open_peers
 from tvm_codl.relay.model import LoadedModel
 
 
@@ -28,10 +28,9 @@ def model_of(name: str) -> LoadedModel:
 )
 def test_a_file_runs_where_its_user_would_run_it(name: str, peer: str, inputs: dict[str, np.ndarray]) -> None:
     peers = open_peers(model_of(name), inputs)
-    run = next(run for found, run in peers.items() if found.startswith(peer))
-    run()
-    samples = sample_peer(run)
-    assert len(samples) == RUNS and min(samples) > 0
+    turn = next(turn for found, turn in peers.items() if found.startswith(peer))()
+    assert len(turn.ms) == len(turn.waited_ms) == 1 + RUNS
+    assert min(turn.ms) > 0 and min(turn.waited_ms) >= 0
 
 
 def test_a_network_that_is_no_file_has_no_peers() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tvm_codl.cli.options import PhoneChoice, named_plan, planning_options, read_network
+from tvm_codl.cli.options import PhoneChoice, named_plan, planning_options, read_network, time_left
 from tvm_codl.cli.output import print_json, print_table, write_timeline
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
@@ -42,7 +42,9 @@ def command(
     plan = named_plan(given, prepared) if given else None
     with phone.connect() as session:
         plan_path = given or str(output or "")
-        report = session.bench(prepared, plan=plan, plan_path=plan_path, repeat=repeat, budget_s=budget, peers=peers)
+        report = session.bench(
+            prepared, plan=plan, plan_path=plan_path, repeat=repeat, budget_s=budget, peers=peers, limit_s=time_left()
+        )  # fmt: skip
     if as_json:
         fields = msgspec.to_builtins(report)
         del fields["timeline"]  # thousands of lines; --timeline writes it

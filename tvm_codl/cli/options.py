@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -81,6 +82,28 @@ no_check_option = click.option(
     "--no-check", is_flag=True, expose_value=False, callback=_note_no_check,
     help="Do not compare the imported network with the reference first.",
 )  # fmt: skip
+
+#: Where :func:`time_left` finds ``--time-limit``.
+_TIME_LIMIT = "tvm_codl.time_limit"
+
+
+def _note_time_limit(context: click.Context, _: click.Parameter, value: float | None) -> None:
+    context.meta[_TIME_LIMIT] = value
+
+
+time_limit_option = click.option(
+    "--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", expose_value=False,
+    callback=_note_time_limit, help="End the command then, with the best plan that is known.",
+)  # fmt: skip
+
+
+def time_left() -> float:
+    """Seconds until ``--time-limit`` is over; infinite without."""
+    from tvm_codl.cli.output import elapsed_s
+
+    limit = click.get_current_context().meta.get(_TIME_LIMIT)
+    return math.inf if limit is None else max(limit - elapsed_s(), 0.0)
+
 
 #: MODEL, ``--shape`` and ``--no-check``; the command gets ``source`` and ``shape``.
 model_options = options(click.argument("source", metavar="MODEL"), shape_option, no_check_option)
@@ -170,7 +193,7 @@ measuring_options = options(
 )
 
 #: What a command has that runs a plan; it gets ``source``, ``shape``, ``phone``, ``budget``, ``given`` and ``as_json``.
-planning_options = options(model_options, phone_options, measuring_options, plan_option, json_option)
+planning_options = options(model_options, phone_options, measuring_options, time_limit_option, plan_option, json_option)
 
 #: Whose records to learn from; the command gets ``records``, ``device``, ``build`` and ``tuning_records``.
 chosen_records_options = options(

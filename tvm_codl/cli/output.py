@@ -16,9 +16,14 @@ from rich.table import Table
 _started = time.monotonic()
 
 
+def elapsed_s() -> float:
+    """Seconds since the start."""
+    return time.monotonic() - _started
+
+
 def talk(text: str) -> None:
     """Prints a line of progress to stderr, with the seconds since the start."""
-    click.echo(f"[{time.monotonic() - _started:6.1f} s] {text}", err=True)
+    click.echo(f"[{elapsed_s():6.1f} s] {text}", err=True)
 
 
 def print_json(value: object) -> None:

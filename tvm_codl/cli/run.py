@@ -23,6 +23,8 @@ from tvm_codl.cli.options import (
     plan_option,
     read_network,
     shape_option,
+    time_left,
+    time_limit_option,
 )
 from tvm_codl.cli.output import print_json, talk, write_timeline
 from tvm_codl.cli.output_file import OUTPUT_FILE
@@ -30,7 +32,9 @@ from tvm_codl.errors import UsageError, UserError
 from tvm_codl.report.statistics import Statistics
 
 #: Parameters that say how a MODEL becomes a library; a library has all that in it.
-OF_A_MODEL = frozenset(("shape", "no_check", "budget", "records", "tuning_records", "given", "rpc_phones"))
+OF_A_MODEL = frozenset(
+    ("shape", "no_check", "budget", "records", "tuning_records", "given", "rpc_phones", "time_limit")
+)
 
 
 @click.command()
@@ -39,6 +43,7 @@ OF_A_MODEL = frozenset(("shape", "no_check", "budget", "records", "tuning_record
 @no_check_option
 @phone_options
 @measuring_options
+@time_limit_option
 @plan_option
 @click.option("-i", "--inputs", type=FILE, help="An .npz file with one array for each input.")
 @click.option("--fill-mode", type=click.Choice(["random", "zeros", "ones"]), default="random", show_default=True,
@@ -64,7 +69,7 @@ def command(
     with phone.connect() as session:
         if library is None:
             assert prepared is not None
-            plan = plan or session.plan(prepared, budget)
+            plan = plan or session.plan(prepared, budget, limit_s=time_left())
             check_settings(plan.settings, session.profile)
             module = session.open_plan(prepared, plan)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import time
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -19,9 +20,9 @@ from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.measure.answers import FLOAT16_TOLERANCE, TOLERANCE, check_answer
 from tvm_codl.measure.choices import check_settings
 from tvm_codl.measure.context import Context
-from tvm_codl.measure.interleave import calm_down, rounds
+from tvm_codl.measure.interleave import RUNS, calm_down, race
 from tvm_codl.measure.measurer import Measurer
-from tvm_codl.measure.peers import open_peers, sample_peer
+from tvm_codl.measure.peers import open_peers
 from tvm_codl.measure.plan_libraries import libraries_for, open_runnable
 from tvm_codl.measure.planning import make_plan
 from tvm_codl.measure.probe import Probe, whole_probes
@@ -40,6 +41,10 @@ from tvm_codl.report.timeline import overlap, read_events
 from tvm_codl.runtime.comodule import CoModule
 
 TIMELINES = 5
+#: Between so many parts of the rounds the operators are timed by themselves.
+PARTS = 5
+#: The share of a time limit that the plan may take.
+PLANNING = 0.6
 
 
 class BenchReport(msgspec.Struct, frozen=True):
@@ -48,6 +53,8 @@ class BenchReport(msgspec.Struct, frozen=True):
 
     A processor that does not run every operator has no times; where neither does, there is no ``best_single`` and no
     ``speedup``.  ``peers_ms`` are other programs' times by name, ``over_best_peer`` the best one's over co-execution's.
+    ``discarded`` turns were taken again because other work had the cores; where too few rounds were left without,
+    ``disturbed`` says so.
     """
 
     model: str
@@ -69,6 +76,8 @@ class BenchReport(msgspec.Struct, frozen=True):
     plan: str
     peers_ms: dict[str, Statistics] = {}
     over_best_peer: float | None = None
+    discarded: int = 0
+    disturbed: bool = False
     timeline: tuple[dict[str, Any], ...] = ()
 
     @property
@@ -79,6 +88,7 @@ class BenchReport(msgspec.Struct, frozen=True):
     def ratios(self) -> str:
         """``speedup 1.50, efficiency 0.90, overlap 0.80``."""
         gain = "no processor alone to compare with" if self.speedup is None else f"speedup {self.speedup:.2f}"
+        gain = f"disturbed: {gain}" if self.disturbed else gain
         return f"{gain}, efficiency {self.efficiency:.2f}, overlap {self.overlap:.2f}"
 
 
@@ -141,18 +151,20 @@ def bench(
     repeat: int = 30,
     budget_s: float = 120.0,
     peers: bool = False,
+    limit_s: float = math.inf,
 ) -> BenchReport:
     """Builds what is missing, runs everything in turn ``repeat`` times, and compares the answers with the reference's.
 
     Without ``plan``, makes one first and writes it to ``plan_path``, by default to a file in the cache folder.  Leaves
-    out a processor that does not run every operator.  ``peers``: also the programs that are installed on this machine
+    out a processor that does not run every operator.  After ``limit_s`` seconds, of which most go to the plan, it ends with
+    fewer rounds.  ``peers``: also the programs that are installed on this machine
     (:mod:`.peers`), for a phone that is this machine.  Raises :class:`CheckFailed` where an answer is off by more than
     1e-3 relative, :class:`UserError` for a plan whose settings the phone cannot do.
     """
-    log = context.log
+    log, until = context.log, time.monotonic() + limit_s
     others = open_peers(prepared.model, prepared.model.sample_inputs()) if peers else {}
     if plan is None:
-        plan = make_plan(prepared, context, budget_s)
+        plan = make_plan(prepared, context, budget_s, limit_s=PLANNING * limit_s)
         plan_path = str(write_plan(plan, plan_path))
         log(f"plan: {plan_path}")
     check_settings(plan.settings, context.profile)
@@ -173,15 +185,18 @@ def bench(
     operators.measure()
     calm_down()
     log(f"running {repeat} rounds")
-    samples: dict[str, list[float]] = {name: [] for name in (*modules, *others)}
-    every = max(1, repeat // 5)
-    for round_ in range(repeat):
-        for name, times in rounds(modules, 1).items():
+    racing = race(modules, others)
+    samples: dict[str, list[float]] = {name: [] for name in racing.turns}
+    parts = min(repeat, PARTS)
+    for part in range(parts):
+        if part and time.monotonic() > until:
+            log(f"the time limit is over after {len(samples['coexec']) // RUNS} rounds")
+            break
+        for name, times in racing.run(repeat * (part + 1) // parts - repeat * part // parts).items():
             samples[name] += times
-        for name, run in others.items():
-            samples[name] += sample_peer(run)
-        if round_ % every == 0:
-            operators.measure()
+        operators.measure()
+    if racing.words:
+        log(racing.words)
     # One library, one set of times: a plan that is a single processor is neither faster nor slower than itself.
     for on in singles:
         if paths[on] == paths["coexec"]:
@@ -215,6 +230,8 @@ def bench(
         plan=plan_path,
         peers_ms=peers_ms,
         over_best_peer=comparison.over_best_peer,
+        discarded=racing.discarded,
+        disturbed=racing.disturbed,
         timeline=tuple(middle),
     )
 

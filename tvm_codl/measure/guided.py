@@ -91,7 +91,7 @@ class GuidedMeasuring:
     """Measures a network within ``budget``; :meth:`run` returns the plan that the measurements lead to.
 
     ``records`` are those of this device and build, of whatever network, by workload and processor.  ``fit`` makes a cost
-    model of records and knows the device that they are of.
+    model of records and knows the device that they are of; ``found`` gets the plan of each round.
     """
 
     graph: OpGraph
@@ -104,6 +104,7 @@ class GuidedMeasuring:
     name: str = ""
     device: str = ""
     log: Log = lambda _: None
+    found: Callable[[Plan], None] = lambda plan: None
 
     def __post_init__(self) -> None:
         self._purse = Purse(self.budget)
@@ -141,6 +142,7 @@ class GuidedMeasuring:
                 gained = then.total_ms - now.total_ms
             rounds.append(Round(len(rounds), plan.predicted_ms, gained, moved, self._purse.taken, valued.gain_ms))
             self.log(str(rounds[-1]))
+            self.found(plan)
             unmoved = unmoved + 1 if before is not None and not moved else 0
             size, why = self._round_size(), ""
             if unmoved >= STABLE_ROUNDS or valued.gain_ms < STABLE_GAIN * plan.predicted_ms:

@@ -1,18 +1,129 @@
-"""Times several libraries in turn on one phone, so that drift affects all alike."""
+"""Times several programs in turn on one phone, so that drift affects all alike, and leaves out what was disturbed."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 import numpy as np
 
-from tvm_codl.runtime.comodule import CoModule
+from tvm_codl.runtime.comodule import CoModule, Watched
 
 CALM_S = 4.0
-#: Samples of one library in one round.
+#: Samples of one program in one round.
 RUNS = 2
+#: A sample's threads may wait so long for their cores: those that sleep need a moment to wake up, and the kernel some time.
+WAKE_MS, KERNEL_SHARE = 0.1, 0.01
+#: Known work may take this much longer than it ever took on that core.
+SLOWER = 1.2
+#: How often one program's turn is taken until it is undisturbed, and the pause before the second time, doubled each time.
+TRIES, PAUSE_S = 4, 0.05
+#: The seconds that a race may spend on disturbed rounds, beyond those that it would take without.
+PATIENCE_S = 10.0
+#: A race in which a smaller share of the rounds was undisturbed says that it was disturbed.
+ENOUGH = 0.5
+#: ... and one of which an even smaller share was, counts them all: a few rounds have no median.
+FEW = 0.25
+
+#: Takes one turn of a program: samples, of which the first is not counted.
+Turn = Callable[[], Watched]
+
+
+class Race:
+    """Programs, by name, that are timed in turn.
+
+    A turn in which other work had the cores is taken again, a round in which that did not help is repeated, both within
+    ``patience_s`` seconds (by default :data:`PATIENCE_S`).  ``discarded`` counts the turns that were left out.  A sample is
+    the mean of ``number`` runs.
+    """
+
+    def __init__(
+        self,
+        turns: Mapping[str, Turn],
+        number: int = 1,
+        patience_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.turns, self._clock, self._sleep = turns, clock, sleep
+        self.patience_s = PATIENCE_S if patience_s is None else patience_s
+        self._wake_ms = WAKE_MS / number
+        self.discarded = 0
+        self._wanted = self._kept = 0  # rounds
+        self._fastest: dict[tuple[int, int], float] = {}  # known work, by the number of cores and the core
+
+    def run(self, repeat: int, names: Iterable[str] | None = None) -> dict[str, list[float]]:
+        """``RUNS`` samples in ms of each program (by default of all) a round; those at one place are of the same round."""
+        racing = list(self.turns if names is None else names)
+        rounds: list[dict[str, Watched]] = []
+        calm: list[dict[str, Watched]] = []
+        while len(calm) < repeat and (len(rounds) < repeat or self.patience_s > 0):
+            started = self._clock()
+            rounds.append(self._round(racing))
+            # Anew for all: a core that is faster now shows that it was slow before.
+            calm = [turns for turns in rounds if all(map(self._is_calm, turns.values()))]
+            if len(rounds) > repeat:
+                self.patience_s -= self._clock() - started
+        self._wanted += repeat
+        self._kept += len(calm)
+        if len(calm) >= FEW * repeat:
+            self.discarded += len(racing) * (len(rounds) - len(calm))
+            rounds = calm
+        return {name: [ms for turns in rounds for ms in turns[name].ms[1:]] for name in racing}
+
+    def _round(self, names: Iterable[str]) -> dict[str, Watched]:
+        """One turn of each.  After the first that stays disturbed the round is lost, and nobody waits for the others."""
+        taken: dict[str, Watched] = {}
+        calm = True
+        for name in names:
+            pause = PAUSE_S
+            for again in range(TRIES):
+                taken[name] = turn = self.turns[name]()
+                self._learn(turn)
+                quiet = self._is_calm(turn)
+                if quiet or not calm or self.patience_s <= 0 or again + 1 == TRIES:
+                    break
+                self.discarded += 1
+                self.patience_s -= pause
+                self._sleep(pause)
+                pause *= 2
+            calm = calm and quiet
+        return taken
+
+    def _learn(self, turn: Watched) -> None:
+        for core, ms in enumerate(turn.work_ms):
+            key = (len(turn.work_ms), core)
+            self._fastest[key] = min(ms, self._fastest.get(key, ms))
+
+    def _is_calm(self, turn: Watched) -> bool:
+        """Whether a turn had the cores for itself, as fast as they ever were."""
+        samples = zip(turn.waited_ms[1:], turn.ms[1:], strict=False)
+        cores = enumerate(turn.work_ms)
+        return all(waited <= self._wake_ms + KERNEL_SHARE * ms for waited, ms in samples) and all(
+            ms <= SLOWER * self._fastest[len(turn.work_ms), core] for core, ms in cores
+        )
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether too few rounds were undisturbed for their median to stand for a calm phone."""
+        return self._kept < ENOUGH * self._wanted
+
+    @property
+    def words(self) -> str:
+        """What a user should know of the race; empty where it was undisturbed."""
+        if self.disturbed:
+            return (
+                f"disturbed: only {self._kept} of {self._wanted} rounds had the cores for themselves, at full clock; run it "
+                "again when nothing else runs"
+            )
+        return f"{self.discarded} turns were taken again: other work had the cores" if self.discarded else ""
+
+
+def race(modules: Mapping[str, CoModule], others: Mapping[str, Turn] | None = None) -> Race:
+    """A race of libraries that have their inputs, and of ``others``."""
+    return Race({**{name: partial(module.watch, 1, 1 + RUNS) for name, module in modules.items()}, **(others or {})})
 
 
 def start(modules: Mapping[str, CoModule], inputs: Mapping[str, np.ndarray]) -> None:
@@ -20,15 +131,6 @@ def start(modules: Mapping[str, CoModule], inputs: Mapping[str, np.ndarray]) -> 
     for module in modules.values():
         module.run(inputs)
     calm_down()
-
-
-def rounds(modules: Mapping[str, CoModule], repeat: int) -> dict[str, list[float]]:
-    """``RUNS`` samples in ms of each module a round, for modules that have their inputs."""
-    samples: dict[str, list[float]] = {name: [] for name in modules}
-    for _ in range(repeat):
-        for name, module in modules.items():
-            samples[name] += sample(module)
-    return samples
 
 
 def calm_down() -> None:

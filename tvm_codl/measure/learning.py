@@ -19,6 +19,7 @@ from tvm_codl.measure.guided import Guided, GuidedMeasuring, grid_probes
 from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.transfers import measure_transfers
 from tvm_codl.plan.measured import calibrate_network, fit_correction
+from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
 from tvm_codl.records.plan_record import PlanRecord
 from tvm_codl.records.record import Record
@@ -28,11 +29,17 @@ from tvm_codl.relay.prepared import Prepared
 GRID_STEP = 96
 
 
-def learn(prepared: Prepared, context: Context, budget: Budget, retry_failed: bool = False) -> tuple[Guided, Problem]:
+def learn(
+    prepared: Prepared,
+    context: Context,
+    budget: Budget,
+    retry_failed: bool = False,
+    found: Callable[[Plan], None] = lambda plan: None,
+) -> tuple[Guided, Problem]:
     """Measures a network's operators and pieces within ``budget``, those first that could change the plan.
 
     Returns the result, whose plan is the predicted best and has not run yet, and the planning problem with the costs
-    that were learned.  With ``retry_failed`` measures again, within the budget, what failed on this phone before.
+    that were learned.  ``found`` gets the plan of each round.  With ``retry_failed`` measures again, within the budget, what failed on this phone before.
     Raises :class:`DeviceError` where the phone goes away for good.
     """
     tools, store, log = context.tools, context.store, context.log
@@ -51,6 +58,7 @@ def learn(prepared: Prepared, context: Context, budget: Budget, retry_failed: bo
         prepared.name,
         context.device,
         log,
+        found,
     ).run(retry_failed)
     problem = pose_problem(prepared, guided.model, sharing, context.device, context.plan_runs())
     if problem.correction != 1:
@@ -58,7 +66,9 @@ def learn(prepared: Prepared, context: Context, budget: Budget, retry_failed: bo
             f"plans that use both processors took {problem.correction:.3f} times their predicted time on this phone; "
             "predictions include this factor now"
         )
-    return msgspec.structs.replace(guided, plan=problem.correct(guided.plan)), problem
+    corrected = msgspec.structs.replace(guided, plan=problem.correct(guided.plan))
+    found(corrected.plan)
+    return corrected, problem
 
 
 def pose_problem(

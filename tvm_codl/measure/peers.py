@@ -7,24 +7,29 @@ import importlib.util
 import os
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
+import tvm
 
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.interpreter import invoked
 from tvm_codl.frontend.tflite_file import is_tflite
-from tvm_codl.measure.interleave import RUNS
+from tvm_codl.measure.interleave import RUNS, Turn
 from tvm_codl.relay.model import LoadedModel
+from tvm_codl.runtime import plugin
+from tvm_codl.runtime.comodule import Watched
 
 #: Runs a network once.
 Run = Callable[[], object]
 
 
-def open_peers(model: LoadedModel, inputs: Mapping[str, np.ndarray]) -> dict[str, Run]:
-    """By name and version those that are installed and take the network's file: onnxruntime or LiteRT, and OpenVINO.
+def open_peers(model: LoadedModel, inputs: Mapping[str, np.ndarray]) -> dict[str, Turn]:
+    """The turns, by name and version, of those that are installed and take the network's file: onnxruntime or LiteRT, and
+    OpenVINO.
 
     Each is ready to run it with ``inputs`` in as many threads as this process has cores.  Raises :class:`UserError` for a
     network that is no file.
@@ -39,17 +44,20 @@ def open_peers(model: LoadedModel, inputs: Mapping[str, np.ndarray]) -> dict[str
     openers = [_litert if is_tflite(model.path) else _onnxruntime]
     if importlib.util.find_spec("openvino"):
         openers.append(_openvino)
-    return dict(opener(model.path, inputs, cores) for opener in openers)
+    return {name: partial(turn, run) for name, run in (opener(model.path, inputs, cores) for opener in openers)}
 
 
-def sample_peer(run: Run) -> list[float]:
-    """Samples in ms, as :func:`.interleave.sample` takes them of a library: the first run does not count."""
-    times = []
+def turn(run: Run) -> Watched:
+    """As a library's turn: the first run does not count."""
+    plugin.load()
+    waited = tvm.get_global_func("codl.waited_ms")
+    times, waits = [], []
     for _ in range(1 + RUNS):
-        start = time.perf_counter()
+        before, start = waited(), time.perf_counter()
         run()
         times.append((time.perf_counter() - start) * 1e3)
-    return times[1:]
+        waits.append(max(waited() - before, 0.0))  # threads that have ended no longer count
+    return Watched(tuple(times), tuple(waits))
 
 
 def _onnxruntime(path: Path, inputs: Mapping[str, np.ndarray], cores: int) -> tuple[str, Run]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import tempfile
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from tvm_codl.measure.busy_validation import choose_busy_plan, time_when_busy
 from tvm_codl.measure.context import Context
 from tvm_codl.measure.learning import learn
 from tvm_codl.measure.plan_libraries import build_adaptive_library, open_library
+from tvm_codl.measure.time_limit import TimeOver, time_limit
 from tvm_codl.measure.validation import validate
 from tvm_codl.plan.adaptive import StatePlan, adaptive_plans
 from tvm_codl.plan.energy import Energy
@@ -28,14 +30,36 @@ from tvm_codl.plan.shortlist import ShortlistEntry, make_shortlist
 from tvm_codl.relay.prepared import Prepared
 
 
-def make_plan(prepared: Prepared, context: Context, budget_s: float, check: bool = True) -> Plan:
+def make_plan(
+    prepared: Prepared, context: Context, budget_s: float, check: bool = True, limit_s: float = math.inf
+) -> Plan:
     """Measures, learns and plans; with ``check``, runs the best plans on the phone against each processor alone and
     returns the fastest, which is never slower than the better processor.  Without, the predicted best.
 
-    ``budget_s`` seconds bound the measuring of pieces; whole operators and a few pieces are always measured.
+    ``budget_s`` seconds bound the measuring of pieces; whole operators and a few pieces are always measured.  After
+    ``limit_s`` seconds returns the best plan that is known: the fastest that ran, with right answers, or else the one that
+    is predicted to be.  Raises :class:`UserError` where there is none yet.
     """
-    guided, problem = learn(prepared, context, Budget(seconds=budget_s))
-    return validate(prepared, problem, shortlist(problem, guided.plan, context), context) if check else guided.plan
+    found: list[Plan] = []
+    try:
+        with time_limit(limit_s):
+            guided, problem = learn(prepared, context, Budget(seconds=budget_s), found=found.append)
+            if not check:
+                return guided.plan
+            told = None if limit_s == math.inf else found.append
+            return validate(prepared, problem, shortlist(problem, guided.plan, context), context, found=told)
+    except TimeOver:
+        context.phone.reopen(context.settings.patience_s, context.log)  # it may still be running what it was given
+    if not found:
+        raise UserError(
+            "the time limit was over before there was a plan",
+            "what was measured is kept, and the same command goes on from there",
+            "give more time, or run it again",
+        )
+    plan = found[-1]
+    ran = f"measured {plan.measured_ms:.2f} ms" if plan.measured_ms else "not run on the phone"
+    context.log(f"the time limit is over: the best plan so far, predicted {plan.predicted_ms:.2f} ms, {ran}")
+    return plan
 
 
 def shortlist(problem: Problem, plan: Plan, context: Context) -> list[ShortlistEntry]:

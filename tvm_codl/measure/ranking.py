@@ -17,7 +17,7 @@ from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.measure.answers import check_answer
 from tvm_codl.measure.context import Context
-from tvm_codl.measure.interleave import calm_down, rounds
+from tvm_codl.measure.interleave import calm_down, race
 from tvm_codl.measure.learning import model_fitter
 from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.plan_libraries import open_plans
@@ -138,8 +138,11 @@ def _measure(
         _, relative[name] = check_answer(name, module, inputs, wanted, quanta=networks[name].model.quanta)
     calm_down()
     context.log(f"running {repeat} rounds of {len(modules)} models")
+    racing = race(modules)
     measured = [
         Measured(name, Statistics.of(times), plans[name].predicted_ms, relative[name])
-        for name, times in rounds(modules, repeat).items()
+        for name, times in racing.run(repeat).items()
     ]
+    if racing.words:
+        context.log(racing.words)
     return tuple(sorted(measured, key=lambda m: m.latency_ms.median))

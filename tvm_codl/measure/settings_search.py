@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,12 +15,12 @@ from tvm_codl.errors import UserError
 from tvm_codl.measure.answers import FLOAT16_TOLERANCE, TOLERANCE, answer_errors
 from tvm_codl.measure.choices import Ratio, check_settings, choose, offered, varied
 from tvm_codl.measure.context import Context
-from tvm_codl.measure.interleave import calm_down, sample
+from tvm_codl.measure.interleave import RUNS, Race, calm_down
 from tvm_codl.measure.plan_libraries import open_plans
 from tvm_codl.plan.plan import Plan
 from tvm_codl.records.settings import DEFAULT, Settings
 from tvm_codl.relay.prepared import Prepared
-from tvm_codl.runtime.comodule import CoModule
+from tvm_codl.runtime.comodule import CoModule, Watched
 
 #: A sample is the mean of as many runs as take that long, or one: a network of 0.1 ms is timed as well as one of 100.
 SAMPLE_MS = 5.0
@@ -66,13 +67,17 @@ class SettingLibraries:
         return True
 
     def run(self, wanted: Sequence[Settings], rounds: int) -> Mapping[Settings, Sequence[float]]:
-        samples: dict[Settings, list[float]] = {settings: [] for settings in wanted}
-        for _ in range(rounds):
-            for settings in wanted:
-                module = self.modules[library_of(settings).words()]
-                module.apply(settings)
-                samples[settings] += sample(module, number=self.number)
+        turns = {str(number): partial(self._turn, settings) for number, settings in enumerate(wanted)}
+        race = Race(turns, self.number)
+        samples = dict(zip(wanted, race.run(rounds).values(), strict=True))
+        if race.words:
+            self._context.log(race.words)
         return samples
+
+    def _turn(self, settings: Settings) -> Watched:
+        module = self.modules[library_of(settings).words()]
+        module.apply(settings)
+        return module.watch(self.number, 1 + RUNS)
 
 
 def library_of(settings: Settings) -> Settings:

@@ -18,7 +18,7 @@ import numpy as np
 from tvm_codl.errors import CheckFailed
 from tvm_codl.measure.checked_kernels import Fault
 from tvm_codl.measure.context import Context, Log
-from tvm_codl.measure.interleave import RUNS, calm_down, rounds, start
+from tvm_codl.measure.interleave import RUNS, calm_down, race, start
 from tvm_codl.measure.plan_libraries import open_runnable
 from tvm_codl.measure.sound_plans import Soundness
 from tvm_codl.plan.candidates import PROCESSORS
@@ -60,9 +60,11 @@ def validate(
     shortlist: Sequence[ShortlistEntry],
     context: Context,
     seconds: float = SECONDS,
+    found: Callable[[Plan], None] | None = None,
 ) -> Plan:
     """Builds the shortlisted plans, runs them in turn on the phone beside each processor alone, and returns the fastest
-    with its ``measured_ms``.  Stores the times of all but those with wrong answers.
+    with its ``measured_ms``.  Stores the times of all but those with wrong answers.  ``found`` gets the fastest so far, once
+    its answers were checked.
 
     Leaves out a processor that does not run every operator.
     """
@@ -81,14 +83,21 @@ def validate(
             singles.pop(name, None)
     start(modules, prepared.model.sample_inputs())
     predicted = {name: plan.predicted_ms for name, plan in plans.items()}
-    result = halve_successively(
-        lambda names, repeat: rounds({name: modules[name] for name in names}, repeat),
-        predicted,
-        singles,
-        log,
-        seconds,
-    )
-    soundness = Soundness(prepared, context)
+    racing, soundness = race(modules), Soundness(prepared, context)
+
+    def run(names: Sequence[str], repeat: int) -> Mapping[str, list[float]]:
+        times = racing.run(repeat, names)
+        if found is None:
+            return times
+        medians = _medians(times, names)
+        first = choose(medians, predicted)
+        if soundness.fault(plans[first], modules[first]) is None:
+            found(msgspec.structs.replace(problem.correct(plans[first]), measured_ms=medians[first]))
+        return times
+
+    result = halve_successively(run, predicted, singles, log, seconds)
+    if racing.words:
+        log(racing.words)
     result = without_faults(result, predicted, lambda name: soundness.fault(plans[name], modules[name]), log)
     for name in result.samples:
         plan = plans[name]

@@ -44,6 +44,15 @@ class Adaptation(msgspec.Struct, frozen=True):
     switches: tuple[Switch, ...] = ()
 
 
+class Watched(msgspec.Struct, frozen=True):
+    """Samples in ms, and what else happened meanwhile: for how many ms threads of the same process waited for a core during
+    each, all threads together; and what a short known work took on each core before or after them, whichever is less."""
+
+    ms: tuple[float, ...]
+    waited_ms: tuple[float, ...] = ()
+    work_ms: tuple[float, ...] = ()
+
+
 class CoModule:
     """A library loaded on a device.
 
@@ -147,7 +156,11 @@ class CoModule:
 
     def benchmark(self, number: int = 1, repeat: int = 1) -> list[float]:
         """``repeat`` samples, each the mean of ``number`` runs, in ms, timed on the device."""
-        return list(json.loads(self._executor["benchmark"](number, repeat)))
+        return list(self.watch(number, repeat).ms)
+
+    def watch(self, number: int = 1, repeat: int = 1) -> Watched:
+        """As :meth:`benchmark`, with what tells whether the cores were ours: waits and known work, by sample and core."""
+        return msgspec.json.decode(self._executor["benchmark"](number, repeat), type=Watched)
 
     def time_region(
         self, region: int, repeat: int = 3, min_ms: float = 1.0, network_bytes: int = LARGE_NETWORK

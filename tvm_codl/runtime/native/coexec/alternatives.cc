@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <iomanip>
 #include <sstream>
 #include <stdexcept>
 
+#include "../opencl/affinity.h"
 #include "json.h"
+#include "known_work.h"
 #include "roaming.h"
 #include "run_delay.h"
 
@@ -139,13 +142,29 @@ void Alternatives::Run() {
 
 std::string Alternatives::Benchmark(int number, int repeat) {
   std::lock_guard<std::mutex> lock(running_);
-  std::vector<double> samples;
+  std::vector<double> samples, waits;
+  const RunDelays delays;
+  std::vector<double> work = KnownWork(AllCores());
   for (int r = 0; r < repeat; ++r) {
-    const int64_t start = HostNow();
+    const int64_t waited = delays.Sum(), start = HostNow();
     for (int i = 0; i < number; ++i) RunOnce();
     samples.push_back(static_cast<double>(HostNow() - start) / number / 1e6);
+    waits.push_back(static_cast<double>(delays.Sum() - waited) / number / 1e6);
   }
-  return SamplesJson(samples);
+  const std::vector<double> after = KnownWork(AllCores());
+  for (size_t i = 0; i < std::min(work.size(), after.size()); ++i) work[i] = std::min(work[i], after[i]);
+  return "{\"ms\":" + SamplesJson(samples) + ",\"waited_ms\":" + SamplesJson(waits) +
+         ",\"work_ms\":" + SamplesJson(work) + "}";
+}
+
+std::vector<std::vector<int>> Alternatives::AllCores() const {
+  std::vector<std::vector<int>> cores;
+  for (std::vector<int>& own : executors_.front()->CpuCores()) {
+    // A thread that may run anywhere is now on a fast core and now on a slow one.
+    if (own.size() == 1 || executors_.front()->cpu_chosen()) cores.push_back(std::move(own));
+  }
+  for (const int core : ToCores(ParseCores(std::getenv("CODL_GPU_CORES")))) cores.push_back({core});
+  return cores;
 }
 
 std::string Alternatives::Timeline() {

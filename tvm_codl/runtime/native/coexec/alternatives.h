@@ -62,7 +62,9 @@ class Alternatives final : public tvm::runtime::ModuleNode {
   void GetOutput(int index, DLTensor* data);
   void Run();
   int Ran() const { return ran_; }
-  // `repeat` samples of the mean of `number` runs, in milliseconds.
+  // {"ms", "waited_ms", "work_ms"}: `repeat` samples of the mean of `number` runs; how long the threads of this process
+  // waited for a core during each, by run; and what the known work took on each core, before or after, whichever is
+  // shorter: a core that is slow in both is slow.
   std::string Benchmark(int number, int repeat);
   // One timed run of the next plan, and the switches since the last timeline.  The choice ignores it, since a run with
   // timing is slower.
@@ -87,6 +89,8 @@ class Alternatives final : public tvm::runtime::ModuleNode {
 
   void RunOnce();
   Executor& Next();
+  // Those of each CPU thread, and each of those on which a CPU plays the GPU.
+  std::vector<std::vector<int>> AllCores() const;
   // Makes a metronome for these cores, or for this thread's where none are given.
   void MakeMetronome(const std::vector<int>& cores);
   // The metronome, if the plan that runs is for a busy CPU.

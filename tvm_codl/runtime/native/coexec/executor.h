@@ -49,6 +49,7 @@ class Executor {
   // GpuList::flush_every.
   void FlushEvery(int commands);
   std::vector<std::vector<int>> CpuCores() const { return cpu_threads_.Cores(); }
+  bool cpu_chosen() const { return cpu_threads_.pinned(); }
 
   // How long the CPU waited for the GPU in the last run, in ns.
   int64_t waited_ns() const { return waited_ns_; }
@@ -77,7 +78,7 @@ class Executor {
   int64_t RunRegion(int region, int number);
   // How many runs of a region take `min_ms`, at most kMostRuns; `run_ns`: what one takes.
   int CountRuns(int region, double min_ms, int64_t* run_ns);
-  // `repeat` samples, in ms.
+  // `repeat` samples, in ms.  One during which threads waited for a core is taken again.
   template <typename Take>
   std::vector<double> Sample(int repeat, const Take& take_ns);
   double TimeGpuBusy(int region, int other, int number);

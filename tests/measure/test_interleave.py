@@ -1,0 +1,90 @@
+"""Races on a phone of numbers: which turns count, and when there are too few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tvm_codl.measure.interleave import PATIENCE_S, RUNS, TRIES, Race
+from tvm_codl.runtime.comodule import Watched
+
+
+class Phone:
+    """Programs of known times on a clock of its own; ``taken(now)`` says whether another process has a core then."""
+
+    def __init__(self, ms: dict[str, float], taken: Callable[[float], bool] = lambda now: False) -> None:
+        self.ms, self.taken, self.now = ms, taken, 0.0
+        self.speed = 1.0
+
+    def race(self, patience_s: float = PATIENCE_S) -> Race:
+        turns = {name: lambda name=name: self.turn(name) for name in self.ms}
+        return Race(turns, patience_s=patience_s, clock=lambda: self.now, sleep=self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def turn(self, name: str) -> Watched:
+        ms, waited = [], []
+        for _ in range(1 + RUNS):
+            waits = self.ms[name] if self.taken(self.now) else 0.0
+            ms.append((self.ms[name] + waits) / self.speed)
+            waited.append(waits)
+            self.now += ms[-1] / 1e3
+        return Watched(tuple(ms), tuple(waited), (0.3 / self.speed, 0.3))
+
+
+def test_on_a_calm_phone_every_round_counts_once() -> None:
+    phone = Phone({"a": 4.0, "b": 6.0})
+    race = phone.race()
+    assert race.run(5) == {"a": [4.0] * 5 * RUNS, "b": [6.0] * 5 * RUNS}
+    assert race.run(2, ["b"]) == {"b": [6.0] * 2 * RUNS}
+    assert (race.discarded, race.disturbed, race.words) == (0, False, "")
+
+
+@given(st.sampled_from([0.1, 1.0, 5.0]), st.sampled_from([0.25, 0.5]), st.floats(0, 1))
+def test_what_other_work_slowed_down_does_not_count(spell_s: float, share: float, phase: float) -> None:
+    phone = Phone({"a": 4.0, "b": 6.0}, lambda now: (now / spell_s * share + phase) % 1.0 < share)
+    race = phone.race()
+    times = race.run(30)
+    assert {name: set(samples) for name, samples in times.items()} == {"a": {4.0}, "b": {6.0}}
+    # Spells that are about as long as a round leave the fewest.
+    assert len(times["a"]) == len(times["b"]) >= 15 * RUNS
+    assert not race.disturbed
+    assert phone.now < 2 * PATIENCE_S
+
+
+def test_a_phone_that_is_never_calm_ends_in_time_and_says_so() -> None:
+    phone = Phone({"a": 4.0, "b": 6.0}, lambda now: now > 1.0)
+    race = phone.race()
+    assert len(race.run(30)["a"]) == 30 * RUNS and not race.disturbed
+    phone.now = 2.0
+    times = race.run(60)
+    assert set(times["a"]) == {8.0} and len(times["a"]) >= 60 * RUNS, "they are all that there is"
+    assert race.disturbed and "only 30 of 90 rounds" in race.words
+    assert phone.now < 2.0 + 2 * PATIENCE_S
+
+
+def test_a_clock_that_fell_is_noticed_though_nobody_waits() -> None:
+    phone = Phone({"a": 4.0})
+    race = phone.race(patience_s=1.0)
+    race.run(5)
+    phone.speed = 0.7
+    race.run(6)
+    assert race.disturbed
+
+
+def test_a_turn_is_taken_again_a_few_times() -> None:
+    waits = iter([0.0, *[9.0] * (TRIES - 1), 0.0, 0.0])
+    turns = 0
+
+    def turn() -> Watched:
+        nonlocal turns
+        turns += 1
+        waited = next(waits)
+        return Watched((4.0 + waited,) * (1 + RUNS), (waited,) * (1 + RUNS))
+
+    race = Race({"a": turn}, patience_s=PATIENCE_S, sleep=lambda seconds: None)
+    assert race.run(3) == {"a": [4.0] * 3 * RUNS}
+    assert (turns, race.discarded) == (2 + TRIES, TRIES - 1)
