@@ -40,12 +40,12 @@ def test_a_budget_is_kept_the_records_are_and_the_plan_is_legal(
 def test_a_time_limit_ends_with_the_best_plan_that_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, prepared = tmp_path / "plan.json", prepare(codl.load_model("zoo:small"))
     words = ["plan", "zoo:small", "--records", str(tmp_path / "records.sqlite"), "-o", str(path), "--budget", "30"]
-    for limit_s in (1.0, 60.0):
+    for limit_s in (1.0, 8.0, 64.0, 512.0):
         # The clock of a command runs from the start of its process, which is this one.
         code = run([*words, "--time-limit", str(elapsed_s() + limit_s)])
         err = capsys.readouterr().err
         if code == 0:
-            codl.verify_plan(codl.load_plan(path), prepared.graph, prepared.axes)
-        else:
-            assert limit_s == 1.0 and "the time limit was over before there was a plan" in err
-    assert code == 0, "the second begins with what the first has measured"
+            break
+        assert "the time limit was over before there was a plan" in err
+    assert code == 0, err
+    codl.verify_plan(codl.load_plan(path), prepared.graph, prepared.axes)

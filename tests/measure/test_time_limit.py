@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import signal
-import sys
 import threading
 import time
 
 import pytest
+import tvm
 
 from tvm_codl.errors import UsageError
 from tvm_codl.measure.time_limit import TimeOver, time_limit
@@ -32,13 +32,13 @@ def test_no_handler_of_errors_takes_it_for_one() -> None:
 
 
 def test_what_ends_in_time_is_left_alone_and_so_is_what_comes_behind_it() -> None:
-    hook, handler = sys.unraisablehook, signal.getsignal(signal.SIGALRM)
+    handler = signal.getsignal(signal.SIGALRM)
     with time_limit(0.05):
         pass
     with time_limit(math.inf):
         time.sleep(0.1)
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-    assert (sys.unraisablehook, signal.getsignal(signal.SIGALRM)) == (hook, handler)
+    assert signal.getsignal(signal.SIGALRM) == handler
 
 
 def test_no_time_at_all_ends_at_once() -> None:
@@ -53,10 +53,29 @@ def test_python_drops_it_in_a_finalizer_and_it_comes_again() -> None:
             while time.monotonic() < until:
                 pass
 
-    with pytest.raises(TimeOver), time_limit(0.05):
+    with pytest.raises(TimeOver), time_limit(0.05, again_s=0.5):
         made = Slow()
         del made
         time.sleep(LONG_S)
+
+
+def test_native_code_that_calls_python_ends_with_it_too() -> None:
+    """ctypes makes a SystemError of it."""
+    with pytest.raises(TimeOver), time_limit(0.05):
+        tvm.get_global_func("testing.run_check_signal")(int(LONG_S))
+
+
+def test_an_error_behind_it_is_no_error() -> None:
+    with pytest.raises(TimeOver), time_limit(0.05):
+        try:
+            time.sleep(LONG_S)
+        finally:
+            raise tvm.error.RPCError("the call was cut in two")
+
+
+def test_an_error_before_it_is_one() -> None:
+    with pytest.raises(UsageError), time_limit(LONG_S):
+        raise UsageError("wrong")
 
 
 def test_another_thread_has_no_time_limit() -> None:

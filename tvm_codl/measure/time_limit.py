@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import math
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
 
 from tvm_codl.errors import UsageError
 
-#: Python drops what is raised in a finalizer and while it forks; then it is raised again after so many seconds.
-AGAIN_S = 0.5
+#: What ended nothing is raised again after so many seconds: Python drops what is raised in a finalizer and while it forks.
+AGAIN_S = 5.0
 
 
 class TimeOver(BaseException):
@@ -21,8 +20,9 @@ class TimeOver(BaseException):
 
 
 @contextlib.contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raises :class:`TimeOver` in the block once ``seconds`` are over (infinite: never); native code ends first.
+def time_limit(seconds: float, again_s: float = AGAIN_S) -> Iterator[None]:
+    """Raises :class:`TimeOver` in the block once ``seconds`` are over (infinite: never), and again every ``again_s`` until
+    the block ends; native code ends first.
 
     Raises :class:`UsageError` outside the main thread, where Python handles no signals.
     """
@@ -35,23 +35,19 @@ def time_limit(seconds: float) -> Iterator[None]:
 
     def over(number: int, frame: FrameType | None) -> None:
         nonlocal raised
-        if not raised:
-            raised = True
-            raise TimeOver
+        raised = True
+        raise TimeOver
 
-    def dropped(what: sys.UnraisableHookArgs) -> None:
-        nonlocal raised
-        if what.exc_type is TimeOver:
-            raised = False
-        else:
-            hook(what)
-
-    hook, sys.unraisablehook = sys.unraisablehook, dropped
     handler = signal.signal(signal.SIGALRM, over)
     try:
-        signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3), AGAIN_S)
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3), again_s)
         yield
+    except Exception as error:
+        # What is raised in native code that calls Python arrives as ctypes' SystemError, and a call to the phone that was
+        # cut in two makes the next one fail.
+        if raised:
+            raise TimeOver from error
+        raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
-        sys.unraisablehook = hook

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
+import resource
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,6 +19,8 @@ CPU, GPU, ACCELERATOR = 2, 4, 8
 NAME, VERSION = 0x102B, 0x102F
 BUILD_LOG = 0x1183
 READ_WRITE_COPY = 1 | 32
+#: Seconds of a core.  LLVM may not end for a processor that it does not know; the probe's kernel takes less than one.
+PROBE_CORE_S = 10
 #: Uses wide vectors through library functions: a compiler and a kernel library for different processors disagree on those.
 PROBE = b"""__kernel void add(__global float* x) {
   float16 v = vload16(0, x);
@@ -115,4 +118,5 @@ def _run_probe(device: OpenCLDevice, context: Any, kernel: Any) -> list[float]:
 
 
 if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CPU, (PROBE_CORE_S, PROBE_CORE_S))
     print(json.dumps(probe(sys.argv[1])), flush=True)
