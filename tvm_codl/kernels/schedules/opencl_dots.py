@@ -31,13 +31,17 @@ _PAIRS = """\
 #else
 {plain}#endif
 """
+#: As text, since PoCL's LLVM may not know that its processor has the instruction; only a CPU that has it calls this.
 _FOURS = """\
-#if defined(__AVX512VNNI__) && defined(__AVX512VL__) && defined(__clang__) && __clang_major__ < 21
+#if defined(__AVX512VL__) && defined(__clang__)
   typedef int lanes_t __attribute__((ext_vector_type({lanes}), aligned(4)));
   typedef int from_t __attribute__((ext_vector_type({lanes}), aligned(1)));
   typedef int four_t __attribute__((aligned(1)));
   const lanes_t four = (lanes_t)(*(const __global four_t*)values);
-  *(lanes_t*)sums = __builtin_ia32_vpdpbusd{bits}(*(lanes_t*)sums, four, *(const __global from_t*)weights);
+  const lanes_t by = *(const __global from_t*)weights;
+  lanes_t sum = *(lanes_t*)sums;
+  __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(four), "v"(by));
+  *(lanes_t*)sums = sum;
 #else
 {plain}#endif
 """
@@ -110,7 +114,7 @@ def _function(kind: str, step: int, lanes: int) -> str:
         feature, builtin = _MULTIPLY_PAIRS[lanes]
         body = _PAIRS.format(feature=feature, builtin=builtin, lanes=lanes, all=2 * lanes, plain=plain)
     elif kind == "uchar" and step == 4:
-        body = _FOURS.format(lanes=lanes, bits=32 * lanes, plain=plain)
+        body = _FOURS.format(lanes=lanes, plain=plain)
     elif kind == "char" and step == 4:
         four = "vload4({i}, weights)"
         body = _BY_EXTENSION.format(
