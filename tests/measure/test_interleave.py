@@ -66,6 +66,13 @@ def test_a_phone_that_is_never_calm_ends_in_time_and_says_so() -> None:
     assert phone.now < 2.0 + 2 * PATIENCE_S
 
 
+def test_long_turns_that_are_taken_again_cost_patience_too() -> None:
+    phone = Phone({"a": 300.0}, lambda now: now > 1.0)
+    phone.race().run(20)
+    turn_s = 2 * 0.3 * (1 + RUNS)
+    assert 20 * turn_s / 2 < phone.now < 20 * turn_s + PATIENCE_S + TRIES * turn_s
+
+
 def test_a_clock_that_fell_is_noticed_though_nobody_waits() -> None:
     phone = Phone({"a": 4.0})
     race = phone.race(patience_s=1.0)

@@ -20,7 +20,7 @@ WAKE_MS, KERNEL_SHARE = 0.1, 0.01
 SLOWER = 1.2
 #: How often one program's turn is taken until it is undisturbed, and the pause before the second time, doubled each time.
 TRIES, PAUSE_S = 4, 0.05
-#: The seconds that a race may spend on disturbed rounds, beyond those that it would take without.
+#: The seconds that a race may spend on disturbed turns, pauses among them, beyond those that it would take without.
 PATIENCE_S = 10.0
 #: A race in which a smaller share of the rounds was undisturbed says that it was disturbed.
 ENOUGH = 0.5
@@ -60,12 +60,12 @@ class Race:
         rounds: list[dict[str, Watched]] = []
         calm: list[dict[str, Watched]] = []
         while len(calm) < repeat and (len(rounds) < repeat or self.patience_s > 0):
-            started = self._clock()
+            started, left_s = self._clock(), self.patience_s
             rounds.append(self._round(racing))
             # Anew for all: a core that is faster now shows that it was slow before.
             calm = [turns for turns in rounds if all(map(self._is_calm, turns.values()))]
             if len(rounds) > repeat:
-                self.patience_s -= self._clock() - started
+                self.patience_s = left_s - (self._clock() - started)
         self._wanted += repeat
         self._kept += len(calm)
         if len(calm) >= FEW * repeat:
@@ -80,14 +80,15 @@ class Race:
         for name in names:
             pause = PAUSE_S
             for again in range(TRIES):
+                started = self._clock()
                 taken[name] = turn = self.turns[name]()
                 self._learn(turn)
                 quiet = self._is_calm(turn)
                 if quiet or not calm or self.patience_s <= 0 or again + 1 == TRIES:
                     break
                 self.discarded += 1
-                self.patience_s -= pause
                 self._sleep(pause)
+                self.patience_s -= self._clock() - started
                 pause *= 2
             calm = calm and quiet
         return taken
