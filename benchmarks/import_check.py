@@ -43,7 +43,7 @@ def times(source: str, plan_s: float) -> dict[str, float]:
     if plan_s:
         began = time.perf_counter()
         with api.connect() as session:
-            session.plan(prepare(model), plan_s)
+            session.plan(prepare(model), plan_s, again=True)
         found["plan_s"] = time.perf_counter() - began
         found["share"] = found["check_s"] / (found["load_s"] + found["check_s"] + found["plan_s"])
     return found

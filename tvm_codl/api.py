@@ -61,14 +61,22 @@ class Session(Context):
         """Measures every operator whole and split along each axis in tenths."""
         return learning.measure_grid(prepared, self, retry_failed)
 
-    def plan(self, prepared: Prepared, budget_s: float = 120.0, check: bool = True, limit_s: float = math.inf) -> Plan:
+    def plan(
+        self,
+        prepared: Prepared,
+        budget_s: float = 120.0,
+        check: bool = True,
+        limit_s: float = math.inf,
+        again: bool = False,
+    ) -> Plan:
         """The fastest plan: measures for ``budget_s`` seconds, plans, and with ``check`` runs the best plans on the phone
         against each processor alone, so that the result is never slower than the better one.
 
-        After ``limit_s`` seconds, in the main thread alone, the best plan that is known then.  Raises
+        Where it did so before on this phone, returns the fastest plan of then; with ``again`` plans anew.  After ``limit_s``
+        seconds, in the main thread alone, the best plan that is known then.  Raises
         :class:`~tvm_codl.errors.UserError` where there is none yet.
         """
-        return planning.make_plan(prepared, self, budget_s, check, limit_s)
+        return planning.make_plan(prepared, self, budget_s, check, limit_s, again)
 
     def plan_adaptive(
         self, prepared: Prepared, budget_s: float = 120.0, plan: Plan | None = None

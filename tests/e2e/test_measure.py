@@ -49,3 +49,20 @@ def test_a_time_limit_ends_with_the_best_plan_that_is_known(tmp_path: Path, caps
         assert "the time limit was over before there was a plan" in err
     assert code == 0, err
     codl.verify_plan(codl.load_plan(path), prepared.graph, prepared.axes)
+
+
+def test_what_was_planned_before_is_not_planned_again_unless_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, path = tmp_path / "records.sqlite", tmp_path / "plan.json"
+    words = ["plan", "zoo:small", "--records", str(store), "-o", str(path), "--budget", "3"]
+    said, plans, runs = [], [], []
+    for more in ([], [], ["--again"]):
+        assert run([*words, *more]) == 0
+        said.append(capsys.readouterr().err)
+        plans.append(codl.load_plan(path))
+        with RecordStore(store) as opened:
+            runs.append(len(list(opened.plans())))
+    assert ["planned before" in err for err in said] == [False, True, False]
+    assert plans[1].placements == plans[0].placements and plans[1].measured_ms > 0
+    assert runs[0] == runs[1] < runs[2]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tvm_codl.cli.options import PhoneChoice, named_plan, planning_options, read_network, time_left
+from tvm_codl.cli.options import PhoneChoice, effort, named_plan, planning_options, read_network
 from tvm_codl.cli.output import print_json, print_table, write_timeline
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
@@ -43,8 +43,8 @@ def command(
     with phone.connect() as session:
         plan_path = given or str(output or "")
         report = session.bench(
-            prepared, plan=plan, plan_path=plan_path, repeat=repeat, budget_s=budget, peers=peers, limit_s=time_left()
-        )  # fmt: skip
+            prepared, plan=plan, plan_path=plan_path, repeat=repeat, budget_s=budget, peers=peers, **effort()
+        )
     if as_json:
         fields = msgspec.to_builtins(report)
         del fields["timeline"]  # thousands of lines; --timeline writes it

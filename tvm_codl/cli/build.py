@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tvm_codl.cli.options import PhoneChoice, named_plan, planning_options, read_network, time_left
+from tvm_codl.cli.options import PhoneChoice, effort, named_plan, planning_options, read_network
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
@@ -56,7 +56,7 @@ def command(
         if target:
             check_platform(target, session.profile)
         states = session.plan_adaptive(prepared, budget, plan) if adaptive else ()
-        plan = states[0].plan if states else plan or session.plan(prepared, budget, limit_s=time_left())
+        plan = states[0].plan if states else plan or session.plan(prepared, budget, **effort())
         path = session.build(prepared, plan, output, states)
         device = session.device
     _say(path, prepared.name, device, [state.name for state in states], as_json)

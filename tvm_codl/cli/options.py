@@ -83,26 +83,33 @@ no_check_option = click.option(
     help="Do not compare the imported network with the reference first.",
 )  # fmt: skip
 
-#: Where :func:`time_left` finds ``--time-limit``.
-_TIME_LIMIT = "tvm_codl.time_limit"
+_EFFORT = "tvm_codl.effort."
 
 
-def _note_time_limit(context: click.Context, _: click.Parameter, value: float | None) -> None:
-    context.meta[_TIME_LIMIT] = value
+def _note(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    context.meta[f"{_EFFORT}{parameter.name}"] = value
 
 
-time_limit_option = click.option(
-    "--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", expose_value=False,
-    callback=_note_time_limit, help="End the command then, with the best plan that is known.",
+#: For :func:`effort`.
+effort_options = options(
+    click.option(
+        "--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", expose_value=False,
+        callback=_note, help="End the command then, with the best plan that is known.",
+    ),
+    click.option(
+        "--again", is_flag=True, expose_value=False, callback=_note,
+        help="Plan anew, although this network was planned on this phone before.",
+    ),
 )  # fmt: skip
 
 
-def time_left() -> float:
-    """Seconds until ``--time-limit`` is over; infinite without."""
+def effort() -> dict[str, Any]:
+    """What planning takes besides a budget: ``limit_s``, the seconds until ``--time-limit`` is over, and ``again``."""
     from tvm_codl.cli.output import elapsed_s
 
-    limit = click.get_current_context().meta.get(_TIME_LIMIT)
-    return math.inf if limit is None else max(limit - elapsed_s(), 0.0)
+    meta = click.get_current_context().meta
+    limit, again = meta.get(f"{_EFFORT}time_limit"), meta.get(f"{_EFFORT}again", False)
+    return {"limit_s": math.inf if limit is None else max(limit - elapsed_s(), 0.0), "again": again}
 
 
 #: MODEL, ``--shape`` and ``--no-check``; the command gets ``source`` and ``shape``.
@@ -193,7 +200,7 @@ measuring_options = options(
 )
 
 #: What a command has that runs a plan; it gets ``source``, ``shape``, ``phone``, ``budget``, ``given`` and ``as_json``.
-planning_options = options(model_options, phone_options, measuring_options, time_limit_option, plan_option, json_option)
+planning_options = options(model_options, phone_options, measuring_options, effort_options, plan_option, json_option)
 
 #: Whose records to learn from; the command gets ``records``, ``device``, ``build`` and ``tuning_records``.
 chosen_records_options = options(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tvm_codl.cli.options import FILE, PhoneChoice, named_plan, planning_options, read_network, time_left
+from tvm_codl.cli.options import FILE, PhoneChoice, effort, named_plan, planning_options, read_network
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
@@ -81,7 +81,7 @@ def command(
             if objective == "energy":
                 plan = session.plan_energy(prepared, budget, table)
             else:
-                plan = session.plan(prepared, budget, limit_s=time_left())
+                plan = session.plan(prepared, budget, **effort())
     if settings != "default":
         if output is not None:  # searching may fail
             dump_plan(plan, output)

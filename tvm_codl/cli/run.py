@@ -14,6 +14,8 @@ import numpy as np
 from tvm_codl.cli.options import (
     FILE,
     PhoneChoice,
+    effort,
+    effort_options,
     given_options,
     json_option,
     measuring_options,
@@ -23,8 +25,6 @@ from tvm_codl.cli.options import (
     plan_option,
     read_network,
     shape_option,
-    time_left,
-    time_limit_option,
 )
 from tvm_codl.cli.output import print_json, talk, write_timeline
 from tvm_codl.cli.output_file import OUTPUT_FILE
@@ -33,7 +33,7 @@ from tvm_codl.report.statistics import Statistics
 
 #: Parameters that say how a MODEL becomes a library; a library has all that in it.
 OF_A_MODEL = frozenset(
-    ("shape", "no_check", "budget", "records", "tuning_records", "given", "rpc_phones", "time_limit")
+    ("shape", "no_check", "budget", "records", "tuning_records", "given", "rpc_phones", "time_limit", "again")
 )
 
 
@@ -43,7 +43,7 @@ OF_A_MODEL = frozenset(
 @no_check_option
 @phone_options
 @measuring_options
-@time_limit_option
+@effort_options
 @plan_option
 @click.option("-i", "--inputs", type=FILE, help="An .npz file with one array for each input.")
 @click.option("--fill-mode", type=click.Choice(["random", "zeros", "ones"]), default="random", show_default=True,
@@ -69,7 +69,7 @@ def command(
     with phone.connect() as session:
         if library is None:
             assert prepared is not None
-            plan = plan or session.plan(prepared, budget, limit_s=time_left())
+            plan = plan or session.plan(prepared, budget, **effort())
             check_settings(plan.settings, session.profile)
             module = session.open_plan(prepared, plan)
         else:

@@ -152,19 +152,20 @@ def bench(
     budget_s: float = 120.0,
     peers: bool = False,
     limit_s: float = math.inf,
+    again: bool = False,
 ) -> BenchReport:
     """Builds what is missing, runs everything in turn ``repeat`` times, and compares the answers with the reference's.
 
-    Without ``plan``, makes one first and writes it to ``plan_path``, by default to a file in the cache folder.  Leaves
-    out a processor that does not run every operator.  After ``limit_s`` seconds, of which most go to the plan, it ends with
-    fewer rounds.  ``peers``: also the programs that are installed on this machine
-    (:mod:`.peers`), for a phone that is this machine.  Raises :class:`CheckFailed` where an answer is off by more than
-    1e-3 relative, :class:`UserError` for a plan whose settings the phone cannot do.
+    Without ``plan``, makes one first (with ``again`` anew) and writes it to ``plan_path``, by default to a file in the cache
+    folder.  Leaves out a processor that does not run every operator.  After ``limit_s`` seconds, of which most go to the
+    plan, it ends with fewer rounds.  ``peers``: also the programs that are installed on this machine (:mod:`.peers`), for a
+    phone that is this machine.  Raises :class:`CheckFailed` where an answer is off by more than 1e-3 relative,
+    :class:`UserError` for a plan whose settings the phone cannot do.
     """
     log, until = context.log, time.monotonic() + limit_s
     others = open_peers(prepared.model, prepared.model.sample_inputs()) if peers else {}
     if plan is None:
-        plan = make_plan(prepared, context, budget_s, limit_s=PLANNING * limit_s)
+        plan = make_plan(prepared, context, budget_s, limit_s=PLANNING * limit_s, again=again)
         plan_path = str(write_plan(plan, plan_path))
         log(f"plan: {plan_path}")
     check_settings(plan.settings, context.profile)

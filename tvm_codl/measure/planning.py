@@ -5,24 +5,28 @@ from __future__ import annotations
 import math
 import secrets
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
+from tvm_codl.cost.transfer_store import load_usual_transfer_cost
 from tvm_codl.device.power import Power
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.busy_validation import choose_busy_plan, time_when_busy
 from tvm_codl.measure.context import Context
-from tvm_codl.measure.learning import learn
+from tvm_codl.measure.learning import learn, model_fitter, pose_problem
 from tvm_codl.measure.plan_libraries import build_adaptive_library, open_library
 from tvm_codl.measure.time_limit import TimeOver, time_limit
-from tvm_codl.measure.validation import validate
+from tvm_codl.measure.validation import choose, validate
 from tvm_codl.plan.adaptive import StatePlan, adaptive_plans
+from tvm_codl.plan.calibration import processor_of
 from tvm_codl.plan.energy import Energy
-from tvm_codl.plan.measured import plans_of
+from tvm_codl.plan.measured import graph_digest, plan_of, plans_of
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.search import search
@@ -31,15 +35,25 @@ from tvm_codl.relay.prepared import Prepared
 
 
 def make_plan(
-    prepared: Prepared, context: Context, budget_s: float, check: bool = True, limit_s: float = math.inf
+    prepared: Prepared,
+    context: Context,
+    budget_s: float,
+    check: bool = True,
+    limit_s: float = math.inf,
+    again: bool = False,
 ) -> Plan:
     """Measures, learns and plans; with ``check``, runs the best plans on the phone against each processor alone and
     returns the fastest, which is never slower than the better processor.  Without, the predicted best.
+
+    Where such runs are on record for this phone and today's kernels, returns the fastest of the last ones at once; with
+    ``again`` plans anew.
 
     ``budget_s`` seconds bound the measuring of pieces; whole operators and a few pieces are always measured.  After
     ``limit_s`` seconds returns the best plan that is known: the fastest that ran, with right answers, or else the one that
     is predicted to be.  Raises :class:`UserError` where there is none yet.
     """
+    if check and not again and (known := planned_before(prepared, context)) is not None:
+        return known
     found: list[Plan] = []
     try:
         with time_limit(limit_s):
@@ -60,6 +74,30 @@ def make_plan(
     ran = f"measured {plan.measured_ms:.2f} ms" if plan.measured_ms else "not run on the phone"
     context.log(f"the time limit is over: the best plan so far, predicted {plan.predicted_ms:.2f} ms, {ran}")
     return plan
+
+
+def planned_before(prepared: Prepared, context: Context) -> Plan | None:
+    """The fastest plan of the network's last validation on this phone with today's kernels, or None."""
+    digest, runs = graph_digest(prepared.graph), context.plan_runs()
+    own = [run for run in runs if run.graph == digest]
+    last = [run for run in own if run.when == own[-1].when]
+    sharing = load_usual_transfer_cost(context.store.path, context.device, context.tools.kernel_id)
+    if len(last) < 2 or sharing is None:
+        return None
+    model = model_fitter(context.profile, context.tools)(context.records())
+    problem = pose_problem(prepared, model, sharing, context.device, runs)
+    plans = {str(i): plan for i, run in enumerate(last) if (plan := plan_of(run, problem)) is not None}
+    if len(plans) < len(last):
+        return None
+    medians = {str(i): run.median_ms for i, run in enumerate(last)}
+    first = choose(medians, {str(i): run.predicted_ms for i, run in enumerate(last)})
+    alone = " and ".join(f"{run.median_ms:.2f} ms on the {on}" for run in last if (on := processor_of(run)))
+    day = time.strftime("%Y-%m-%d", time.localtime(last[0].when))
+    context.log(
+        f"planned before, on {day}: measured {medians[first]:.2f} ms against {alone or 'no processor alone'}; "
+        "--again plans anew"
+    )
+    return msgspec.structs.replace(problem.correct(plans[first]), measured_ms=medians[first])
 
 
 def shortlist(problem: Problem, plan: Plan, context: Context) -> list[ShortlistEntry]:

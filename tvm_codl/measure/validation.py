@@ -41,7 +41,7 @@ SHARES = (0.3, 0.2, 0.5)
 TIE = 0.01
 #: How often the last stage runs at most.  A split that loses to a single processor runs again: other load on the machine
 #: hurts co-execution most, which needs both processors at once.
-REPEATS = 3
+REPEATS = 2
 
 
 class Validation(msgspec.Struct, frozen=True):

@@ -48,22 +48,26 @@ def plans_of(records: Iterable[PlanRecord], problem: Problem) -> list[Plan]:
     They are priced by ``problem``; what is no legal plan of it (any more) is left out.
     """
     digest = graph_digest(problem.graph)
-    plans = []
-    for record in sorted(_latest_shared(r for r in records if r.graph == digest), key=lambda r: r.median_ms):
-        try:
-            settings = _SETTINGS.decode(record.settings)
-            placements = _PLACEMENTS.decode(record.placements)
-            lines = zip(problem.graph.operators, placements, strict=True)
-            bare = tuple(PlannedOperator(operator.id, operator.name, placement) for operator, placement in lines)
-            verify_plan(Plan(problem.name, problem.device, bare), problem.graph, problem.axes)
-        except (UserError, ValueError):  # of an older version's rules, or no plan at all
-            continue
-        if settings.gpu_float != "float32":  # it computes something else
-            continue
-        plan = problem.place(placements, "measured before")
-        if plan.predicted_ms:  # 0 stands for infinite: a part of it does not run any more
-            plans.append(msgspec.structs.replace(plan, settings=settings))
-    return plans
+    records = sorted(_latest_shared(r for r in records if r.graph == digest), key=lambda r: r.median_ms)
+    return [plan for record in records if (plan := plan_of(record, problem)) is not None]
+
+
+def plan_of(record: PlanRecord, problem: Problem) -> Plan | None:
+    """A recorded plan, priced by ``problem``; None where it is no legal plan of it (any more)."""
+    try:
+        settings = _SETTINGS.decode(record.settings)
+        placements = _PLACEMENTS.decode(record.placements)
+        lines = zip(problem.graph.operators, placements, strict=True)
+        bare = tuple(PlannedOperator(operator.id, operator.name, placement) for operator, placement in lines)
+        verify_plan(Plan(problem.name, problem.device, bare), problem.graph, problem.axes)
+    except (UserError, ValueError):  # of an older version's rules, or no plan at all
+        return None
+    if settings.gpu_float != "float32":  # it computes something else
+        return None
+    plan = problem.place(placements, "measured before")
+    if not plan.predicted_ms:  # 0 stands for infinite: a part of it does not run any more
+        return None
+    return msgspec.structs.replace(plan, settings=settings)
 
 
 def fit_correction(records: Iterable[PlanRecord], graph: OpGraph) -> float:
