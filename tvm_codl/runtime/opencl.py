@@ -45,7 +45,7 @@ def find() -> OpenCL:
     complaints: list[str] = []
     for kind, locate in (
         ("system OpenCL", _locate_system),
-        ("pip's PoCL", lambda: _locate_packaged(patched=False)),
+        ("pip's PoCL", lambda: None if pocl.is_misnamed() else _locate_packaged(patched=False)),
         ("pip's PoCL, patched for this processor", lambda: _locate_packaged(patched=True)),
     ):
         try:

@@ -34,3 +34,16 @@ def test_without_avx512_only_the_fallback_is_replaced(tmp_path: Path, monkeypatc
 def test_another_build_of_pocl_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="0 times"):
         _patched(tmp_path, monkeypatch, AVX512, LIBRARY.replace(b"znver3", b"znver9"))
+
+
+@pytest.mark.parametrize(
+    ("vendor", "flags", "misnamed"),
+    [("AuthenticAMD", "fpu avx512f", True), ("AuthenticAMD", "fpu avx2", False), ("GenuineIntel", "avx512f", False)],
+)
+def test_an_amd_with_avx512_is_not_what_its_llvm_takes_it_for(
+    vendor: str, flags: str, misnamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"processor\t: 0\nvendor_id\t: {vendor}\nflags\t\t: {flags}\n\nprocessor\t: 1\nvendor_id\t: other\n"
+    monkeypatch.setattr(Path, "read_text", lambda self: text)
+    assert pocl.is_misnamed() == misnamed
+    assert pocl.host_features() == set(flags.split())
