@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+import threading
 
 
 def main() -> None:
@@ -39,6 +40,7 @@ def main() -> None:
         busy = module._executor["time_region_busy"]
         allocated = []
         for least_ms in (0.01, 2.0):
+            threading.Thread(target=threading.Event().wait, daemon=True).start()  # as a driver starts one
             busy(0, 1, 1, least_ms)
             calls = []
             for _ in range(5):

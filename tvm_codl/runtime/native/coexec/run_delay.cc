@@ -6,13 +6,15 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <string>
 
 namespace tvm_codl {
 
 namespace {
+
+constexpr size_t kManyThreads = 256;
 
 int64_t Read(int file) {
   std::array<char, 96> text{};
@@ -40,10 +42,14 @@ int64_t RunDelay() {
 RunDelays::RunDelays() {
   const std::unique_ptr<DIR, int (*)(DIR*)> tasks(opendir("/proc/self/task"), closedir);
   if (tasks == nullptr) return;
+  // What is allocated does not depend on how many threads there are: drivers start and end theirs when they like.
+  files_.reserve(kManyThreads);
   while (const dirent* task = readdir(tasks.get())) {
+    std::array<char, 48> path{};
     if (task->d_name[0] == '.') continue;
-    const std::string path = std::string("/proc/self/task/") + task->d_name + "/schedstat";
-    if (const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC); file >= 0) files_.push_back(file);
+    std::snprintf(path.data(), path.size(), "%.20s/schedstat", task->d_name);
+    const int file = openat(dirfd(tasks.get()), path.data(), O_RDONLY | O_CLOEXEC);
+    if (file >= 0) files_.push_back(file);
   }
 }
 
