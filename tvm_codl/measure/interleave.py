@@ -144,10 +144,10 @@ def calm_down() -> None:
     time.sleep(CALM_S)
 
 
-def sample(module: CoModule, runs: int = RUNS, number: int = 1) -> list[float]:
-    """``runs`` samples in ms, each the mean of ``number`` runs, after one that is not counted.
+def sample(module: CoModule, runs: int) -> list[float]:
+    """``runs`` samples in ms, after one that is not counted.
 
     The first run after another module's finds its caches and driver state (PoCL keeps 128 kernels open), which an
     application that runs one network again and again does not see.
     """
-    return module.benchmark(number, 1 + runs)[1:]
+    return module.benchmark(1, 1 + runs)[1:]

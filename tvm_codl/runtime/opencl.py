@@ -87,8 +87,7 @@ def environment() -> dict[str, str]:
 def _machine_key() -> str:
     """Changes with the processor, the system's OpenCL and the installed PoCL."""
     vendors = sorted(p.name for p in SYSTEM_VENDORS.glob("*.icd")) if SYSTEM_VENDORS.is_dir() else []
-    model = next((x for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")), "")
-    return json.dumps([model, vendors, ctypes.util.find_library("OpenCL"), str(pocl.packaged())])
+    return json.dumps([pocl.cpuinfo("model name"), vendors, ctypes.util.find_library("OpenCL"), str(pocl.packaged())])
 
 
 def _probe(library: str, variables: dict[str, str]) -> dict[str, object]:

@@ -45,16 +45,16 @@ def _find(pattern: str, *packages: str) -> Path | None:
 
 def host_features() -> set[str]:
     """The instruction-set flags that Linux reports for this machine's processor."""
-    return set(_cpuinfo("flags").split())
+    return set(cpuinfo("flags").split())
 
 
 def is_misnamed() -> bool:
     """Whether PoCL surely takes this processor for another one: an AMD with AVX-512.  Its LLVM may then not end."""
-    return _cpuinfo("vendor_id") == "AuthenticAMD" and "avx512f" in host_features()
+    return cpuinfo("vendor_id") == "AuthenticAMD" and "avx512f" in host_features()
 
 
-def _cpuinfo(field: str) -> str:
-    """Of the first core; empty where Linux does not tell."""
+def cpuinfo(field: str) -> str:
+    """What Linux says of the first core; empty where it does not tell."""
     lines = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
     return next((value.strip() for name, _, value in lines if name.strip() == field), "")
 
