@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +16,12 @@ from tvm import relay
 from tests.runtime.partitions import answer, convolutions
 from tvm_codl.build import kernel, kernel_cache, library, region
 from tvm_codl.build.kernel_cache import KernelCache
+from tvm_codl.runtime import opencl as found
+from tvm_codl.runtime import plugin
 from tvm_codl.runtime.comodule import CoModule
 
 pytestmark = pytest.mark.usefixtures("opencl")
+HERE = Path(__file__).parent
 SAMPLE = np.random.default_rng(1).standard_normal((1, 12, 12, 16)).astype("float32")
 
 
@@ -54,6 +61,28 @@ def test_other_weights_need_no_other_kernel(tmp_path: Path, monkeypatch: pytest.
     made(split, tmp_path / "two.so", cache)
     got = CoModule(tvm.runtime.load_module(str(tmp_path / "two.so")), tvm.cpu()).run({"x": SAMPLE})[0]
     np.testing.assert_allclose(got, answer(whole, SAMPLE), rtol=1e-4, atol=1e-5)
+
+
+def test_a_phone_builds_a_kernel_once(opencl: None, tmp_path: Path) -> None:
+    """Two libraries of the same kernels are loaded, and one of others; a stand-in for OpenCL's library counts."""
+    real = found.environment()["CODL_OPENCL_LIBRARY"]
+    counter, headers = tmp_path / "counter.so", Path(tvm.__file__).parent / "3rdparty" / "OpenCL-Headers"
+    source = [str(HERE / "build_counter.cc"), f"-I{headers}", "-DCL_TARGET_OPENCL_VERSION=120"]
+    behind = ["-Wl,--no-as-needed", real, f"-Wl,-rpath,{Path(real).parent}", "-ldl"]
+    subprocess.run(["g++", "-std=c++17", "-shared", "-fPIC", *source, "-o", str(counter), *behind], check=True)
+    same = [tmp_path / "one.so", tmp_path / "two.so"]
+    for path in same:
+        made(convolutions()[0], path)
+    made(convolutions(channel=4)[0], tmp_path / "other.so")
+    env = {**os.environ, **found.environment(), "CODL_OPENCL_LIBRARY": str(counter), "PYTHONPATH": str(HERE.parents[1])}
+    env["TVM_CODL_PLUGIN"] = str(plugin.path())
+    command = [sys.executable, "-m", "tests.runtime.building", counter, *same, tmp_path / "other.so"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = json.loads(done.stdout.splitlines()[-1])
+    first, second, other = said["builds"]
+    assert 0 < first == second < other < 2 * first
+    assert max(said["errors"]) < 1e-4
 
 
 def test_constants_and_targets_tell_kernels_apart() -> None:

@@ -17,7 +17,7 @@ import msgspec
 
 from tvm_codl.errors import DeviceError
 from tvm_codl.paths import cache_dir
-from tvm_codl.runtime import pocl
+from tvm_codl.runtime import builtins, pocl
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 #: A driver that crashes in a thread of its own may hang its process.
@@ -85,9 +85,10 @@ def environment() -> dict[str, str]:
 
 
 def _machine_key() -> str:
-    """Changes with the processor, the system's OpenCL and the installed PoCL."""
+    """Changes with the processor, the system's OpenCL, the installed PoCL and what its copy declares."""
     vendors = sorted(p.name for p in SYSTEM_VENDORS.glob("*.icd")) if SYSTEM_VENDORS.is_dir() else []
-    return json.dumps([pocl.cpuinfo("model name"), vendors, ctypes.util.find_library("OpenCL"), str(pocl.packaged())])
+    of_system, of_pip = ctypes.util.find_library("OpenCL"), str(pocl.packaged())
+    return json.dumps([pocl.cpuinfo("model name"), vendors, of_system, of_pip, sorted(builtins.NAMES)])
 
 
 def _probe(library: str, variables: dict[str, str]) -> dict[str, object]:
@@ -122,11 +123,11 @@ def _locate_system() -> tuple[str, Path] | None:
 
 
 def _locate_packaged(patched: bool) -> tuple[str, Path] | None:
-    """pip's loader and a folder of vendors that names pip's PoCL, or a patched copy of it, alone."""
+    """pip's loader and a folder of vendors that names a copy of pip's PoCL alone."""
     library, loader = pocl.packaged(), pocl.packaged_loader()
     if library is None or loader is None:
         return None
-    library = pocl.patch_library(library, cache_dir()) if patched else library
+    library = pocl.own_copy(library, cache_dir(), patched)
     vendors = cache_dir() / "vendors" / library.parent.parent.parent.name
     pocl.replace_file(vendors / "pocl.icd", f"{library}\n".encode())
     return str(loader), vendors

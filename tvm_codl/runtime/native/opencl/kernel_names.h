@@ -5,21 +5,15 @@
 #ifndef TVM_CODL_OPENCL_KERNEL_NAMES_H_
 #define TVM_CODL_OPENCL_KERNEL_NAMES_H_
 
-#include <CL/cl.h>
-
 #include <string>
 
 namespace tvm_codl {
 
-// Renames the only kernel of `source` to the common name and returns its old name.  Leaves a source with no kernel or
-// several as it is and returns "".
-std::string UseCommonName(std::string* source);
+constexpr char kCommonName[] = "codl_kernel";
 
-// Notes the old name of a program's renamed kernel, until the program's release.
-void AddOldName(cl_program program, std::string name);
-void RemoveOldName(cl_program program);
-// What `name`, as the user knows it, is called in `program`.
-const char* NameIn(cl_program program, const char* name);
+// Renames the only kernel of `source` to the common name.  Returns false, and leaves the source as it is, where it has
+// no kernel or several.
+bool UseCommonName(std::string* source);
 
 }  // namespace tvm_codl
 

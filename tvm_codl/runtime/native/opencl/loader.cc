@@ -5,7 +5,7 @@
 // - Launches and buffer releases go to this thread's LaunchRecorder while one is active.
 // - The first platform query runs with the affinity of CODL_GPU_CORES, which the driver's worker threads inherit.
 //   Otherwise a CPU driver's workers would share the core of the calling thread.
-// - Kernels are compiled under one name (kernel_names.h).
+// - Kernels are compiled under one name (kernel_names.h), and one source is built once (programs.h).
 #include <CL/cl.h>
 #include <dlfcn.h>
 
@@ -18,6 +18,7 @@
 #include "affinity.h"
 #include "kernel_names.h"
 #include "launch_recorder.h"
+#include "programs.h"
 
 namespace {
 
@@ -72,6 +73,11 @@ struct Signature<R(P...)> {
 // The library's own function NAME.
 #define ENTRY(NAME) static auto* const entry = reinterpret_cast<decltype(&NAME)>(Symbol(#NAME))
 
+static cl_int ReleaseInDriver(cl_program program) {
+  ENTRY(clReleaseProgram);
+  return entry(program);
+}
+
 extern "C" CL_API_ENTRY cl_int CL_API_CALL clGetPlatformIDs(cl_uint n, cl_platform_id* ids, cl_uint* count) {
   ENTRY(clGetPlatformIDs);
   PinDriver();
@@ -116,24 +122,38 @@ extern "C" CL_API_ENTRY cl_program CL_API_CALL clCreateProgramWithSource(cl_cont
   ENTRY(clCreateProgramWithSource);
   if (count != 1) return entry(context, count, strings, lengths, error);
   std::string source = lengths != nullptr && lengths[0] != 0 ? std::string(strings[0], lengths[0]) : strings[0];
-  std::string name = tvm_codl::UseCommonName(&source);
+  const bool renamed = tvm_codl::UseCommonName(&source);
+  if (cl_program built = renamed ? tvm_codl::FindProgram(context, source) : nullptr) {
+    if (error != nullptr) *error = CL_SUCCESS;
+    return built;
+  }
   const char* text = source.c_str();
   const size_t length = source.size();
   cl_program program = entry(context, 1, &text, &length, error);
-  if (program != nullptr && !name.empty()) tvm_codl::AddOldName(program, std::move(name));
+  if (program != nullptr && renamed) tvm_codl::AddProgram(context, source, program);
   return program;
+}
+
+extern "C" CL_API_ENTRY cl_int CL_API_CALL clBuildProgram(cl_program program, cl_uint n, const cl_device_id* devices,
+                                                          const char* options,
+                                                          void(CL_CALLBACK* notify)(cl_program, void*), void* data) {
+  ENTRY(clBuildProgram);
+  const bool shared = options == nullptr;  // as TVM builds them
+  if (shared && tvm_codl::IsKept(program)) return CL_SUCCESS;
+  const cl_int status = entry(program, n, devices, options, notify, data);
+  if (status != CL_SUCCESS || !shared) return status;
+  if (cl_program gone = tvm_codl::KeepProgram(program)) return ReleaseInDriver(gone);
+  return status;
 }
 
 extern "C" CL_API_ENTRY cl_kernel CL_API_CALL clCreateKernel(cl_program program, const char* name, cl_int* error) {
   ENTRY(clCreateKernel);
-  return entry(program, tvm_codl::NameIn(program, name), error);
+  return entry(program, tvm_codl::HasCommonName(program) ? tvm_codl::kCommonName : name, error);
 }
 
 extern "C" CL_API_ENTRY cl_int CL_API_CALL clReleaseProgram(cl_program program) {
-  ENTRY(clReleaseProgram);
-  // TVM's module releases a program once, at its end; a later program may have the same address.
-  tvm_codl::RemoveOldName(program);
-  return entry(program);
+  tvm_codl::LeaveProgram(program);
+  return ReleaseInDriver(program);
 }
 
 extern "C" CL_API_ENTRY cl_int CL_API_CALL clReleaseMemObject(cl_mem mem) {
@@ -169,6 +189,7 @@ FORWARD(clGetPlatformInfo, 5)
 FORWARD(clGetDeviceIDs, 5)
 FORWARD(clGetDeviceInfo, 5)
 FORWARD(clReleaseContext, 1)
+FORWARD(clGetContextInfo, 5)
 FORWARD(clCreateCommandQueue, 4)
 FORWARD(clReleaseCommandQueue, 1)
 FORWARD(clGetCommandQueueInfo, 5)
@@ -179,7 +200,7 @@ FORWARD(clRetainMemObject, 1)
 FORWARD(clGetMemObjectInfo, 5)
 FORWARD(clGetImageInfo, 5)
 FORWARD(clCreateProgramWithBinary, 7)
-FORWARD(clBuildProgram, 6)
+FORWARD(clRetainProgram, 1)
 FORWARD(clGetProgramInfo, 5)
 FORWARD(clGetProgramBuildInfo, 6)
 FORWARD(clGetKernelInfo, 5)
