@@ -1,4 +1,4 @@
-"""The private copy of PoCL names a processor that its compiler and its kernel library agree about."""
+"""The private copy of PoCL names a processor that its compiler and its kernel library agree about, and its header is short."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ AVX512 = set(pocl.NAMES[0][1]) | pocl.NAMES[1][1]
 LIBRARY = b"\x7fELF....__generic\x00 generic\x00...alderlake\x00znver3\x00rocketlake\x00..."
 
 
-def _patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, features: set[str], content: bytes = LIBRARY) -> Path:
+def _patched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, features: set[str], content: bytes = LIBRARY, patched: bool = True
+) -> Path:
     library = tmp_path / "site" / "pyopencl" / ".libs" / "libpocl.so"
     library.parent.mkdir(parents=True, exist_ok=True)
     library.write_bytes(content)
+    header = tmp_path / "site" / "pocl_binary_distribution" / ".libs" / "share" / "opencl-c.h"
+    header.parent.mkdir(parents=True, exist_ok=True)
+    header.write_text("float exp(float);\nfloat sincos(float, float *);\n")
+    (header.parent / "kernel.bc").write_bytes(b"BC")
     monkeypatch.setattr(pocl, "host_features", lambda: features)
-    return pocl.patch_library(library, tmp_path / "cache")
+    return pocl.own_copy(library, tmp_path / "cache", patched)
 
 
 def test_a_processor_with_avx512_is_never_taken_for_zen_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +40,19 @@ def test_without_avx512_only_the_fallback_is_replaced(tmp_path: Path, monkeypatc
 def test_another_build_of_pocl_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="0 times"):
         _patched(tmp_path, monkeypatch, AVX512, LIBRARY.replace(b"znver3", b"znver9"))
+
+
+@pytest.mark.parametrize("patched", [False, True])
+def test_a_copy_reads_a_short_header(patched: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = _patched(tmp_path, monkeypatch, AVX512, patched=patched)
+    share = copy.parents[2] / "pocl_binary_distribution" / ".libs" / "share"
+    assert (share / "opencl-c.h").read_text() == "float exp(float);\n"
+    assert (share / "kernel.bc").read_bytes() == b"BC"
+    assert (copy.read_bytes() == LIBRARY) != patched
+    assert "sincos" in (tmp_path / "site/pocl_binary_distribution/.libs/share/opencl-c.h").read_text()
+    before = copy.parents[2].stat().st_mtime_ns
+    assert _patched(tmp_path, monkeypatch, AVX512, patched=patched) == copy
+    assert copy.parents[2].stat().st_mtime_ns == before
 
 
 @pytest.mark.parametrize(
