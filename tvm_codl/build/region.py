@@ -13,6 +13,7 @@ from tvm import relay
 from tvm_codl.build.dataflow import count_bytes, shape_of
 from tvm_codl.build.kernel import PASS_CONFIG, Kernel, compile_kernel, digest_of
 from tvm_codl.build.kernel_cache import KernelCache
+from tvm_codl.build.pack import PACK, PACKED
 
 # Folds scales computed at run time (squeeze-and-excitation) into weights, which are then no longer constant.
 DISABLED_PASSES = ["ForwardFoldScaleAxis"]
@@ -77,7 +78,10 @@ def optimise(
         kernels = [cache.get(f"{digest}.kernel", Kernel) for digest in region.kernels]
         if None not in kernels:
             return region, [kernel for kernel in kernels if kernel is not None]
-    with tvm.transform.PassContext(opt_level=3, config=PASS_CONFIG, disabled_pass=[*DISABLED_PASSES, *SIMPLIFIED]):
+    disabled = [*DISABLED_PASSES, *SIMPLIFIED, *PACKED]
+    with target, tvm.transform.PassContext(opt_level=3, config=PASS_CONFIG):
+        mod = PACK(mod)
+    with tvm.transform.PassContext(opt_level=3, config=PASS_CONFIG, disabled_pass=disabled):
         mod, _ = relay.optimize(mod, target=target)
     reader = _Reader(mod["main"], target, cache)
     region = reader.read()
