@@ -88,11 +88,11 @@ class NullPhone:
         self.lost = threading.Event()
         self.opened += 1
 
-    # What its remote does.
-    def upload(self, path: str, name: str) -> None:
-        assert Path(path).exists()
-        self.held[name] = Path(path)
+    def send(self, path: Path, name: str) -> None:
+        assert path.exists()
+        self.held[name] = path
 
+    # What its remote does.
     def load_module(self, name: str) -> dict[str, Any]:
         self.load(self.held[name])
         self.loaded.append(self.held[name])

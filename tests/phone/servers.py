@@ -82,9 +82,10 @@ def tvm_process(module: str, port: int = 0) -> Iterator[tuple[str, int]]:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
     line = [sys.executable, "-m", f"tvm.exec.{module}", "--host", "127.0.0.1", "--port", str(port)]
-    process = subprocess.Popen(
-        [*line, "--port-end", str(port + 1)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    line += ["--port-end", str(port + 1)]
+    if module == "rpc_proxy":
+        line += ["--web-port", "0"]  # else each proxy wants port 8888 too, and the second one ends
+    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: _answers(port), f"{module} on port {port}")
         yield "127.0.0.1", port

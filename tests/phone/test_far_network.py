@@ -57,7 +57,8 @@ def running(host: Host, log: Path, *words: object, **variables: str) -> Iterator
 
 def tvm_server(module: str, host: Host, log: Path) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
     line = [sys.executable, "-m", f"tvm.exec.{module}", "--host", host.address]
-    return running(host, log, *line, "--port", PORT, "--port-end", PORT + 1)
+    web = ("--web-port", 0) if module == "rpc_proxy" else ()
+    return running(host, log, *line, "--port", PORT, "--port-end", PORT + 1, *web)
 
 
 #: How a session that completes ends: its budget is spent, or there was nothing left to gain by then.

@@ -47,6 +47,16 @@ def test_phone_is_there_and_then_gone(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not left_behind(tmp_path)
 
 
+def test_a_file_is_where_the_session_reads_it(tmp_path: Path) -> None:
+    words = tmp_path / "words"
+    words.write_bytes(b"some words")
+    with connect() as phone:
+        for _ in range(2):
+            phone.send(words, "sent")
+            assert bytes(phone.remote.download("sent")) == b"some words"
+            phone.reopen(20.0)
+
+
 def test_an_error_in_the_clients_block_also_takes_the_phone_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -190,6 +190,13 @@ def test_through_a_proxy(tmp_path: Path, add_one: Path) -> None:
         assert server.process.poll() is None
 
 
+def test_two_proxies_serve_at_once() -> None:
+    with tvm_process("rpc_proxy") as one, tvm_process("rpc_proxy") as two:
+        for address in (one, two):
+            time.sleep(0.5)  # A proxy that cannot have its web port ends after it has listened for a moment.
+            socket.create_connection(address, timeout=5).close()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_stops_server_and_session_and_leaves_nothing(tmp_path: Path, number: int) -> None:
     with phone_server(tmp_path, port=0, key="codl") as server, connect(at(server)) as phone:

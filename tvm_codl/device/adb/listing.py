@@ -64,7 +64,7 @@ def is_waiting_at_proxy(host: str, port: int, key: str) -> bool:
 
     from tvm_codl.device import handshake
 
-    start = f"python -m tvm.exec.rpc_proxy --host {host} --port {port}"
+    start = f"python -m tvm.exec.rpc_proxy --host {host} --port {port} --web-port 0"
     try:
         with handshake.dial(host, port) as conn:
             handshake.send_text(conn, f"server:{key}")

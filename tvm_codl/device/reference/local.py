@@ -26,6 +26,8 @@ START_S, STOP_S = 60.0, 3.0
 class LocalPhone:
     """A tracker and a phone registered there, for this process; ``where`` is the phone's address.
 
+    ``folder`` holds the sessions' folders.
+
     Both processes and their folder are gone after the ``with`` block, even if this process is killed.
     """
 
@@ -36,7 +38,7 @@ class LocalPhone:
         from tvm_codl.runtime import plugin
 
         plugin.path()
-        self._folder = Path(tempfile.mkdtemp(prefix=f"tvm-codl-{os.getpid()}-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"tvm-codl-{os.getpid()}-"))
         self._processes: dict[str, subprocess.Popen[str]] = {}
         atexit.register(self.stop)
         try:
@@ -64,7 +66,7 @@ class LocalPhone:
                 raise DeviceError("the local phone's tracker cannot start again", str(error)) from error
         if not self._is_running("phone"):
             tracker = f"{self.where.host}:{self.where.port}"
-            line = serve.command(port=0, key=self.where.key, tracker=tracker, work_dir=self._folder, parent=os.getpid())
+            line = serve.command(port=0, key=self.where.key, tracker=tracker, work_dir=self.folder, parent=os.getpid())
             self._start("phone", line)
         self._await_registration()
 
@@ -79,7 +81,7 @@ class LocalPhone:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
         atexit.unregister(self.stop)
 
     def _is_running(self, name: str) -> bool:
@@ -93,7 +95,7 @@ class LocalPhone:
 
     def _start(self, name: str, line: list[str], keep: tuple[int, ...] = ()) -> None:
         environment = {**os.environ, **phone_environment()}
-        with (self._folder / f"{name}.log").open("w") as file:
+        with (self.folder / f"{name}.log").open("w") as file:
             self._processes[name] = subprocess.Popen(
                 line, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file, text=True, pass_fds=keep
             )
@@ -103,7 +105,7 @@ class LocalPhone:
         return self._read_log("phone")
 
     def _read_log(self, name: str) -> str:
-        words = (self._folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
+        words = (self.folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
         return "\n    ".join(words[-6:])
 
     def _await_registration(self) -> None:

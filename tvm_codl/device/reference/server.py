@@ -43,7 +43,6 @@ class Stop(Exception):
 
 def main(arguments: list[str]) -> None:
     options = add_options(argparse.ArgumentParser(prog="tvm_codl.device.reference.server")).parse_args(arguments)
-    os.environ.setdefault("TOPHUB_LOCATION", "NONE")
     remove_stale(Path(tempfile.gettempdir()))
     work = Path(options.work_dir or tempfile.mkdtemp(prefix=f"tvm-codl-{os.getpid()}-"))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
