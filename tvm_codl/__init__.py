@@ -19,6 +19,8 @@ from typing import Any
 
 # The client itself computes next to nothing, and builds in forked processes, which a thread pool does not survive.
 os.environ.setdefault("TVM_NUM_THREADS", "1")
+# Else TVM tries to download tuned schedules for each build.
+os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 # Else onnxruntime numbers this computer in the home folder, and reports its use to its makers.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 

@@ -64,7 +64,7 @@ class Session(Context):
     def plan(
         self,
         prepared: Prepared,
-        budget_s: float = 120.0,
+        budget_s: float = 30.0,
         check: bool = True,
         limit_s: float = math.inf,
         again: bool = False,
@@ -79,12 +79,12 @@ class Session(Context):
         return planning.make_plan(prepared, self, budget_s, check, limit_s, again)
 
     def plan_adaptive(
-        self, prepared: Prepared, budget_s: float = 120.0, plan: Plan | None = None
+        self, prepared: Prepared, budget_s: float = 30.0, plan: Plan | None = None
     ) -> tuple[StatePlan, ...]:
         """``plan`` (by default :meth:`plan`'s), and plans for a phone whose CPU is busy or whose GPU is throttled."""
         return planning.make_adaptive(prepared, self, budget_s, plan)
 
-    def plan_energy(self, prepared: Prepared, budget_s: float = 120.0, power: Power | None = None) -> Plan:
+    def plan_energy(self, prepared: Prepared, budget_s: float = 30.0, power: Power | None = None) -> Plan:
         """The plan that draws least by a power table, by default the profile's.  It is predicted, not run."""
         return planning.plan_energy(prepared, self, budget_s, power)
 

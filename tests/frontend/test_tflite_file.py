@@ -54,7 +54,7 @@ def test_the_identifier_counts_where_the_name_says_nothing(tmp_path: Path) -> No
 @settings(max_examples=examples(40))
 @given(st.floats(0, 1, exclude_max=True))
 def test_a_file_that_was_cut_off_is_refused(kept: float) -> None:
-    content = zoo.entry("face_detection").path().read_bytes()
+    content = zoo.entry("face_detection").path().read_bytes()[:-64]  # which hold nothing of the network
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "cut.tflite")
         path.write_bytes(content[: int(kept * len(content))])

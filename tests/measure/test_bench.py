@@ -141,6 +141,9 @@ def test_an_operator_that_one_processor_does_not_run_is_ideally_the_others(
         operators.measure()
         assert operators.ideal_ms() == pytest.approx(ideal)
         assert set(operators.unable) == {on for _, on in broken}
+        on_record = Operators(network(), Context(PHONE, None, None), anew=False)  # type: ignore[arg-type]
+        on_record.measure()
+        assert not on_record.modules and on_record.ideal_ms() == pytest.approx(ideal)
 
 
 def test_a_network_that_runs_everywhere_is_compared_with_both(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_codl.measure.interleave import PATIENCE_S, RUNS, TRIES, Race
+from tvm_codl.measure.interleave import PATIENCE_S, RUNS, TRIES, WARM_MS, Race, library_turn
 from tvm_codl.runtime.comodule import Watched
 
 
@@ -95,3 +96,21 @@ def test_a_turn_is_taken_again_a_few_times() -> None:
     race = Race({"a": turn}, patience_s=PATIENCE_S, sleep=lambda seconds: None)
     assert race.run(3) == {"a": [4.0] * 3 * RUNS}
     assert (turns, race.discarded) == (2 + TRIES, TRIES - 1)
+
+
+def test_a_short_network_runs_for_a_while_before_its_samples() -> None:
+    class Library:
+        """Takes 2 ms when it has not run for long, then 0.5 ms."""
+
+        asked: ClassVar[list[int]] = []
+
+        def watch(self, number: int, repeat: int) -> Watched:
+            self.asked.append(repeat)
+            ms = tuple(2.0 if run < 3 else 0.5 for run in range(repeat))
+            return Watched(ms, (0.0,) * repeat, (0.3, 0.3))
+
+    library = Library()
+    race = Race({"a": library_turn(library)})  # type: ignore[arg-type]
+    race.run(2)
+    assert race.run(4) == {"a": [0.5] * 4 * RUNS}
+    assert library.asked[-1] >= WARM_MS / 0.5 + RUNS

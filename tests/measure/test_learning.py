@@ -18,6 +18,7 @@ from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.context import Context
 from tvm_codl.measure.learning import learn, measure_grid
 from tvm_codl.measure.probe import Probe, whole_probes
+from tvm_codl.measure.settings import Settings
 from tvm_codl.records.store import RecordStore
 from tvm_codl.records.workload import Workload
 
@@ -60,6 +61,23 @@ def test_what_failed_is_tried_again_when_asked(meters: list[NullMeter], tmp_path
             learn(PREPARED, Context(PHONE, store, TOOLS), Budget.parse(budget), again)
         retried.append(meters[-1].retried)
     assert retried == [[], [], [BAD]]
+
+
+@pytest.mark.parametrize(("budget", "cool_s"), [("20s", 4.0), ("1h", Settings().cool_s), ("40", Settings().cool_s)])
+def test_the_budget_bounds_cooling_down(
+    budget: str, cool_s: float, meters: list[NullMeter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Settings] = []
+    made = learning.Measurer.of
+
+    def of(prepared: Any, context: Context) -> Any:
+        given.append(context.settings)
+        return made(prepared, context)
+
+    monkeypatch.setattr(learning.Measurer, "of", of)
+    with RecordStore(tmp_path / "records.sqlite") as store:
+        learn(PREPARED, Context(PHONE, store, TOOLS), Budget.parse(budget))
+    assert [settings.cool_s for settings in given] == [cool_s]
 
 
 def test_so_it_is_in_a_grid(meters: list[NullMeter], tmp_path: Path) -> None:

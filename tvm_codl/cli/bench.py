@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 @planning_options
 @click.option("--repeat", type=click.IntRange(1), default=30, show_default=True, help="Interleaved rounds.")
 @click.option("--peers", is_flag=True, help="Also onnxruntime or LiteRT, and OpenVINO, on the same cores.")
+@click.option("--full", is_flag=True, help="Time every operator again, between the rounds, for ideal and efficiency.")
 @click.option("--timeline", type=OUTPUT_FILE, help="Write one run's timeline to this file.")
 @click.option(
     "-o", "--output", type=OUTPUT_FILE, help="Write the plan that is made to this file.  [default: in the cache folder]"
 )
 def command(
     source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, repeat: int, peers: bool,
-    timeline: Path | None, output: Path | None, as_json: bool,
+    full: bool, timeline: Path | None, output: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare CPU only, GPU only and co-execution of MODEL (an ONNX or TFLite file, or zoo:NAME) in one interleaved run.
 
@@ -43,7 +44,7 @@ def command(
     with phone.connect() as session:
         plan_path = given or str(output or "")
         report = session.bench(
-            prepared, plan=plan, plan_path=plan_path, repeat=repeat, budget_s=budget, peers=peers, **effort()
+            prepared, plan=plan, plan_path=plan_path, repeat=repeat, budget_s=budget, peers=peers, full=full, **effort()
         )
     if as_json:
         fields = msgspec.to_builtins(report)

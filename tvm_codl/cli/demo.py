@@ -15,14 +15,14 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.command()
 @phone_options
 @click.option(
-    "--budget", type=float, default=40.0, show_default=True, help="Seconds to measure pieces of each model for."
+    "--budget", type=float, default=20.0, show_default=True, help="Seconds to measure pieces of each model for."
 )
 @click.option("--repeat", type=click.IntRange(1), default=20, show_default=True, help="Interleaved rounds.")
 @click.option(
     "-o", "--output", type=FOLDER, default=Path("demo"), show_default=True, help="Folder for plans and pictures."
 )
 def command(phone: PhoneChoice, budget: float, repeat: int, output: Path) -> None:
-    """Detect text in a picture with PP-OCRv4, then run ResNet-18, on both processors of a phone at once."""
+    """Run ResNet-18, then detect text in a picture with PP-OCRv4, on both processors of a phone at once."""
     from tvm_codl.measure.demo import classification, text_detection
     from tvm_codl.report.table import comparison_table
 
@@ -30,7 +30,7 @@ def command(phone: PhoneChoice, budget: float, repeat: int, output: Path) -> Non
     with phone.connect() as session:
         profile = session.profile
         click.echo(f"phone: {profile.name}; CPU: cores {list(profile.cpu_cores)}; GPU: {profile.gpu_name}")
-        for show in (text_detection, classification):
+        for show in (classification, text_detection):
             shown = show(session, output, budget, repeat)
             report = shown.report
             click.echo("")

@@ -65,7 +65,6 @@ def main(command: click.Command = cli, name: str = "tvm-codl") -> None:
 
     Another script gets the same with ``main(command, "name.py")``.
     """
-    os.environ.setdefault("TOPHUB_LOCATION", "NONE")  # or TVM tries a download
     STOP.catch()
     sys.exit(run(sys.argv[1:], command, name))
 

@@ -194,7 +194,7 @@ def given_options() -> dict[str, str]:
 
 #: What a plan rests on; the command gets ``budget``, and its phone the two files of records.
 measuring_options = options(
-    click.option("--budget", type=float, default=120.0, show_default=True, help="Seconds to measure pieces for."),
+    click.option("--budget", type=float, default=30.0, show_default=True, help="Seconds to measure pieces for."),
     records_option,
     tuning_records_option,
 )

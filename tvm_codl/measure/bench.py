@@ -95,22 +95,27 @@ class BenchReport(msgspec.Struct, frozen=True):
 class Operators:
     """Every distinct operator of a network, whole, alone on each processor that runs it, as inside a network.
 
-    ``unable``: by processor, the first operator that does not run there, and why.
+    With ``anew``, :meth:`measure` times them; without, their times are those on record, and it does nothing.  ``unable``:
+    by processor, the first operator that does not run there, and why.
     """
 
-    def __init__(self, prepared: Prepared, context: Context) -> None:
+    def __init__(self, prepared: Prepared, context: Context, anew: bool = True) -> None:
         self.prepared = prepared
         self.network_bytes = touched_bytes(prepared.graph)
         self.modules: list[tuple[Sequence[Probe], CoModule]] = []
         measurer = Measurer.of(prepared, context)
         wholes = whole_probes(prepared.graph)
-        failed = {(r.workload, r.processor): r for r in measurer.measure(wholes) if not r.ok}
+        records = measurer.measure(wholes)
+        failed = {(r.workload, r.processor): r for r in records if not r.ok}
         self.unable = unable(prepared.graph, failed.values())
+        self.times: dict[tuple[str, str], list[float]] = {}
+        if not anew:
+            self.times.update({(r.workload, r.processor): list(r.times_ms) for r in records if r.ok})
+            return
         for probes, outcome in measurer.libraries([p for p in wholes if (p.key, p.processor) not in failed]):
             if outcome.path is None:
                 raise UserError("an operator does not build on its own", outcome.error, "tvm-codl doctor")
             self.modules.append((probes, open_remote(context.phone, outcome.path)))
-        self.times: dict[tuple[str, str], list[float]] = {}
 
     def measure(self) -> None:
         for probes, module in self.modules:
@@ -149,27 +154,29 @@ def bench(
     plan: Plan | None = None,
     plan_path: str = "",
     repeat: int = 30,
-    budget_s: float = 120.0,
+    budget_s: float = 30.0,
     peers: bool = False,
     limit_s: float = math.inf,
     again: bool = False,
+    full: bool = False,
 ) -> BenchReport:
     """Builds what is missing, runs everything in turn ``repeat`` times, and compares the answers with the reference's.
 
     Without ``plan``, makes one first (with ``again`` anew) and writes it to ``plan_path``, by default to a file in the cache
     folder.  Leaves out a processor that does not run every operator.  After ``limit_s`` seconds, of which most go to the
     plan, it ends with fewer rounds.  ``peers``: also the programs that are installed on this machine (:mod:`.peers`), for a
-    phone that is this machine.  Raises :class:`CheckFailed` where an answer is off by more than 1e-3 relative,
+    phone that is this machine.  The ideal rests on the operators' times on record, or with ``full`` on ones that are taken
+    between the rounds.  Raises :class:`CheckFailed` where an answer is off by more than 1e-3 relative,
     :class:`UserError` for a plan whose settings the phone cannot do.
     """
     log, until = context.log, time.monotonic() + limit_s
-    others = open_peers(prepared.model, prepared.model.sample_inputs()) if peers else {}
+    others = open_peers(prepared.model, prepared.model.sample_inputs(), log) if peers else {}
     if plan is None:
         plan = make_plan(prepared, context, budget_s, limit_s=PLANNING * limit_s, again=again)
         plan_path = str(write_plan(plan, plan_path))
         log(f"plan: {plan_path}")
     check_settings(plan.settings, context.profile)
-    operators = Operators(prepared, context)
+    operators = Operators(prepared, context, anew=full)
     for on, why in operators.unable.items():
         log(f"not run on the {on} alone: {why}")
     singles = [on for on in PROCESSORS if on not in operators.unable]

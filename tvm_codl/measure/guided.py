@@ -43,7 +43,7 @@ FEW = 0.1
 #: A budget of time measures at least this many pieces: fewer give no useful plan.
 FEWEST_PIECES = 32
 #: Measurements of one round: a third of what is left, within these.
-SMALLEST_ROUND, LARGEST_ROUND = 8, 48
+SMALLEST_ROUND, LARGEST_ROUND = 16, 48
 #: The plan is stable when it stays the same for so many rounds, or when only this share of its time is left to gain: runs
 #: on the phone do not tell plans that are closer apart (validation's TIE).
 STABLE_ROUNDS = 2

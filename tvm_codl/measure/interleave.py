@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import ceil
 
 import numpy as np
 
 from tvm_codl.runtime.comodule import CoModule, Watched
 
-CALM_S = 4.0
+CALM_S = 2.0
 #: Samples of one program in one round.
 RUNS = 2
+#: A program runs once, and for at least so long, before its samples: caches, the driver and the clocks are then as in an
+#: application that runs one network again and again.  What runs for less than a millisecond needs more than one run for that.
+WARM_MS = 5.0
 #: A sample's threads may wait so long for their cores: those that sleep need a moment to wake up, and the kernel some time.
 WAKE_MS, KERNEL_SHARE = 0.1, 0.01
 #: Known work may take this much longer than it ever took on that core.
@@ -27,7 +30,7 @@ ENOUGH = 0.5
 #: ... and one of which an even smaller share was, counts them all: a few rounds have no median.
 FEW = 0.25
 
-#: Takes one turn of a program: samples, of which the first is not counted.
+#: Takes one turn of a program: samples, of which the last :data:`RUNS` count.
 Turn = Callable[[], Watched]
 
 
@@ -71,7 +74,7 @@ class Race:
         if len(calm) >= FEW * repeat:
             self.discarded += len(racing) * (len(rounds) - len(calm))
             rounds = calm
-        return {name: [ms for turns in rounds for ms in turns[name].ms[1:]] for name in racing}
+        return {name: [ms for turns in rounds for ms in turns[name].ms[-RUNS:]] for name in racing}
 
     def _round(self, names: Iterable[str]) -> dict[str, Watched]:
         """One turn of each.  After the first that stays disturbed the round is lost, and nobody waits for the others."""
@@ -100,7 +103,7 @@ class Race:
 
     def _is_calm(self, turn: Watched) -> bool:
         """Whether a turn had the cores for itself, as fast as they ever were."""
-        samples = zip(turn.waited_ms[1:], turn.ms[1:], strict=False)
+        samples = zip(turn.waited_ms[-RUNS:], turn.ms[-RUNS:], strict=True)
         cores = enumerate(turn.work_ms)
         return all(waited <= self._wake_ms + KERNEL_SHARE * ms for waited, ms in samples) and all(
             ms <= SLOWER * self._fastest[len(turn.work_ms), core] for core, ms in cores
@@ -122,9 +125,30 @@ class Race:
         return f"{self.discarded} turns were taken again: other work had the cores" if self.discarded else ""
 
 
-def race(modules: Mapping[str, CoModule], others: Mapping[str, Turn] | None = None) -> Race:
+def race(
+    modules: Mapping[str, CoModule], others: Mapping[str, Turn] | None = None, patience_s: float | None = None
+) -> Race:
     """A race of libraries that have their inputs, and of ``others``."""
-    return Race({**{name: partial(module.watch, 1, 1 + RUNS) for name, module in modules.items()}, **(others or {})})
+    turns = {name: library_turn(module) for name, module in modules.items()}
+    return Race({**turns, **(others or {})}, patience_s=patience_s)
+
+
+def library_turn(module: CoModule) -> Turn:
+    """The turn of a library that has its inputs."""
+    unmeasured = 1
+
+    def turn() -> Watched:
+        nonlocal unmeasured
+        watched = module.watch(1, unmeasured + RUNS)
+        unmeasured = warm_runs(watched.ms)
+        return watched
+
+    return turn
+
+
+def warm_runs(ms: Sequence[float]) -> int:
+    """The runs before the samples of a program that took ``ms``."""
+    return ceil(WARM_MS / max(min(ms), 0.01))
 
 
 def start(modules: Mapping[str, CoModule], inputs: Mapping[str, np.ndarray]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -25,6 +26,8 @@ from tvm_codl.records.plan_record import PlanRecord
 from tvm_codl.records.record import Record
 from tvm_codl.relay.prepared import Prepared
 
+#: The share of a budget of time in which a phone may cool down.
+COOLING = 0.2
 #: Probes of a grid between two lines of progress.
 GRID_STEP = 96
 
@@ -47,10 +50,13 @@ def learn(
     save_transfer_cost(store.path, context.device, tools.kernel_id, sharing)
     sharing = load_usual_transfer_cost(store.path, context.device, tools.kernel_id) or sharing
     log(f"a wait costs {sharing.wait_cpu_ms * 1e3:.0f} us, a change of layout {sharing.relayout_ms_per_mb:.2f} ms/MB")
+    # Cooling down is part of measuring, and the budget bounds it.
+    cool_s = min(context.settings.cool_s, COOLING * budget.seconds)
+    settings = msgspec.structs.replace(context.settings, cool_s=cool_s)
     guided = GuidedMeasuring(
         prepared.graph,
         prepared.axes,
-        Measurer.of(prepared, context),
+        Measurer.of(prepared, dataclasses.replace(context, settings=settings)),
         sharing,
         budget,
         model_fitter(context.profile, tools),

@@ -87,7 +87,7 @@ def find_costs(
     *,
     device: str = "",
     named: bool = False,
-    budget_s: float = 120.0,
+    budget_s: float = 30.0,
     log: Log = lambda _: None,
 ) -> NetworkCosts:
     """:func:`load_costs`; where the store holds too little, measures the phone that ``connect`` opens.

@@ -22,7 +22,7 @@ from tvm_codl.measure.context import Context
 from tvm_codl.measure.learning import learn, model_fitter, pose_problem
 from tvm_codl.measure.plan_libraries import build_adaptive_library, open_library
 from tvm_codl.measure.time_limit import TimeOver, time_limit
-from tvm_codl.measure.validation import choose, validate
+from tvm_codl.measure.validation import validate
 from tvm_codl.plan.adaptive import StatePlan, adaptive_plans
 from tvm_codl.plan.calibration import processor_of
 from tvm_codl.plan.energy import Energy
@@ -77,7 +77,7 @@ def make_plan(
 
 
 def planned_before(prepared: Prepared, context: Context) -> Plan | None:
-    """The fastest plan of the network's last validation on this phone with today's kernels, or None."""
+    """The plan that the network's last validation on this phone with today's kernels took, or None."""
     digest, runs = graph_digest(prepared.graph), context.plan_runs()
     own = [run for run in runs if run.graph == digest]
     last = [run for run in own if run.when == own[-1].when]
@@ -86,18 +86,17 @@ def planned_before(prepared: Prepared, context: Context) -> Plan | None:
         return None
     model = model_fitter(context.profile, context.tools)(context.records())
     problem = pose_problem(prepared, model, sharing, context.device, runs)
-    plans = {str(i): plan for i, run in enumerate(last) if (plan := plan_of(run, problem)) is not None}
-    if len(plans) < len(last):
+    taken = last[0]  # as validate stores them
+    plan = plan_of(taken, problem)
+    if plan is None:
         return None
-    medians = {str(i): run.median_ms for i, run in enumerate(last)}
-    first = choose(medians, {str(i): run.predicted_ms for i, run in enumerate(last)})
     alone = " and ".join(f"{run.median_ms:.2f} ms on the {on}" for run in last if (on := processor_of(run)))
-    day = time.strftime("%Y-%m-%d", time.localtime(last[0].when))
+    day = time.strftime("%Y-%m-%d", time.localtime(taken.when))
     context.log(
-        f"planned before, on {day}: measured {medians[first]:.2f} ms against {alone or 'no processor alone'}; "
+        f"planned before, on {day}: measured {taken.median_ms:.2f} ms against {alone or 'no processor alone'}; "
         "--again plans anew"
     )
-    return msgspec.structs.replace(problem.correct(plans[first]), measured_ms=medians[first])
+    return msgspec.structs.replace(problem.correct(plan), measured_ms=taken.median_ms)
 
 
 def shortlist(problem: Problem, plan: Plan, context: Context) -> list[ShortlistEntry]:

@@ -31,7 +31,7 @@ from tvm_codl.relay.prepared import Prepared
 Samples = dict[str, list[float]]
 
 #: Seconds for all rounds of one network, beyond the fewest that say anything.
-SECONDS = 20.0
+SECONDS = 12.0
 #: Rounds of the stages, the fewest and the most; the last stage is repeated while the order is unsure.  The most are
 #: enough for a network of a millisecond to run longer than a short disturbance of the machine.
 FEWEST, MOST = (2, 2, 4), (15, 25, 40)
@@ -83,7 +83,7 @@ def validate(
             singles.pop(name, None)
     start(modules, prepared.model.sample_inputs())
     predicted = {name: plan.predicted_ms for name, plan in plans.items()}
-    racing, soundness = race(modules), Soundness(prepared, context)
+    racing, soundness = race(modules, patience_s=seconds / 2), Soundness(prepared, context)
 
     def run(names: Sequence[str], repeat: int) -> Mapping[str, list[float]]:
         times = racing.run(repeat, names)
@@ -103,7 +103,9 @@ def validate(
         plan = plans[name]
         log(f"{name}: predicted {plan.predicted_ms:.2f} ms, measured {result.median(name):.2f} ms")
     now = time.time()
-    context.store.add(record_of(problem, plans[name], ms, tools.kernel_id, now) for name, ms in result.samples.items())
+    # The plan that is taken comes first: one that left early may have the better median, of few samples (planned_before).
+    names = sorted(result.samples, key=lambda name: name != result.first)
+    context.store.add(record_of(problem, plans[name], result.samples[name], tools.kernel_id, now) for name in names)
     # Calibrate on single-processor runs only: they fit better than per-operator sums.
     own = calibrate_network(context.plan_runs(), problem.graph)
     log(f"calibrated by these runs: {own.cpu:.3f} (CPU) and {own.gpu:.3f} (GPU) times the operators' sum")

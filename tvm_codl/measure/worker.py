@@ -48,7 +48,7 @@ class Unloadable(Exception):
 class Worker:
     """A phone, its baseline and its journal.
 
-    ``phone`` offers ``remote``, ``cpu``, ``opened``, ``alive()``, ``drop()`` and ``reopen(patience_s, log)``, as
+    ``phone`` offers ``remote``, ``send``, ``cpu``, ``opened``, ``alive()``, ``drop()`` and ``reopen(patience_s, log)``, as
     :class:`~tvm_codl.device.connect.Phone` does; ``entry`` names a trial in the journal; without ``baseline`` nobody looks
     whether the phone keeps its speed.
     """
@@ -232,7 +232,7 @@ def open_remote(phone: Any, path: Path, sharing: str = "auto") -> CoModule:
     goes as soon as it is loaded.
     """
     name = f"{path.stem}-{time.time_ns()}.so"
-    phone.remote.upload(str(path), name)
+    phone.send(path, name)
     try:
         module = phone.remote.load_module(name)
     finally:

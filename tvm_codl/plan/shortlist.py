@@ -18,11 +18,11 @@ from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.search import search
 
 #: Plans beside the two single processors.
-MOST = 4
+MOST = 3
 #: A plan is not measured if its prediction exceeds the best by more than this share.
 MARGIN = 0.15
 #: The same for other planners' plans that split: where the costs are wrong, they err in another way.
-FAR_MARGIN = 0.5
+FAR_MARGIN = 0.25
 #: Two plans differ if the operators that they place otherwise take at least this share of the time.
 APART = 0.05
 
