@@ -7,7 +7,6 @@ other as well, such as a network of 8-bit integers with that of float32.  The ph
 from __future__ import annotations
 
 import os
-from functools import partial
 
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 
@@ -20,7 +19,7 @@ from tvm_codl.cli.output import print_json, talk
 from tvm_codl.frontend.load import load_model
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.measure.answers import check_answer
-from tvm_codl.measure.interleave import RUNS, Race, Turn, calm_down
+from tvm_codl.measure.interleave import Race, Turn, calm_down, library_turn
 from tvm_codl.measure.peers import open_peers
 from tvm_codl.measure.plan_libraries import open_runnable
 from tvm_codl.plan.plan import uniform_plan
@@ -33,7 +32,10 @@ TOLD = 10
 
 
 class Row(msgspec.Struct, frozen=True):
-    """``ms`` by ``cpu``, ``gpu``, ``plan`` and other programs' names; ``over_best_peer`` > 1: ours is faster."""
+    """``ms`` by ``cpu``, ``gpu``, ``plan`` and other programs' names; ``over_best_peer`` > 1: ours is faster.
+
+    ``disturbed``: other work had the cores in too many rounds.
+    """
 
     model: str
     ms: dict[str, Statistics]
@@ -41,6 +43,7 @@ class Row(msgspec.Struct, frozen=True):
     over_best_peer: float
     speedup: float
     max_rel_err: float
+    disturbed: bool
 
 
 def ours(prepared: Prepared, session: Session, budget_s: float) -> tuple[dict[str, Turn], float]:
@@ -50,7 +53,7 @@ def ours(prepared: Prepared, session: Session, budget_s: float) -> tuple[dict[st
     inputs = prepared.model.sample_inputs()
     wanted = reference_outputs(prepared.model, inputs)
     errors = [check_answer(n, m, inputs, wanted, quanta=prepared.model.quanta)[1] for n, m in modules.items()]
-    return {name: partial(module.watch, 1, 1 + RUNS) for name, module in modules.items()}, max(errors)
+    return {name: library_turn(module) for name, module in modules.items()}, max(errors)
 
 
 @click.command()
@@ -63,36 +66,37 @@ def ours(prepared: Prepared, session: Session, budget_s: float) -> tuple[dict[st
 @json_option
 def main(models: tuple[str, ...], phone: PhoneChoice, budget_s: float, rounds: int, as_json: bool) -> None:
     """Prints one line for each of MODELS."""
-    turns: dict[str, Turn] = {}
-    names: dict[str, dict[str, str]] = {}  # of the turns, by model and variant
+    races: dict[str, Race] = {}
+    samples: dict[str, dict[str, list[float]]] = {}
     errors, peers = {}, {}
     with phone.connect() as session:
         for name in models:
             prepared = prepare(load_model(name))
-            peers[name] = open_peers(prepared.model, prepared.model.sample_inputs())
+            peers[name] = open_peers(prepared.model, prepared.model.sample_inputs(), talk)
             found, errors[name] = ours(prepared, session, budget_s)
-            own = {**found, **peers[name]}
-            names[name] = {variant: f"{name} {variant}" for variant in own}
-            turns |= {names[name][variant]: turn for variant, turn in own.items()}
+            races[name] = Race({**found, **peers[name]})
+            samples[name] = {variant: [] for variant in races[name].turns}
         calm_down()
-        race = Race(turns)
-        samples: dict[str, list[float]] = {key: [] for key in turns}
-        for done in range(0, rounds, TOLD):
-            for key, times in race.run(min(TOLD, rounds - done)).items():
-                samples[key] += times
-            talk(f"{min(done + TOLD, rounds)} of {rounds} rounds")
-        if race.words:
-            talk(race.words)
+        for done in range(1, rounds + 1):
+            # Rounds of one network alone are repeated where they were disturbed: one of all is hardly ever undisturbed.
+            for name, race in races.items():
+                for variant, times in race.run(1).items():
+                    samples[name][variant] += times
+            if done % TOLD == 0:
+                talk(f"{done} of {rounds} rounds")
+        for name, race in races.items():
+            if race.words:
+                talk(f"{name}: {race.words}")
         device = session.device
     rows = []
-    for name in models:
-        ms = {variant: Statistics.of(samples[key]) for variant, key in names[name].items()}
+    for name, race in races.items():
+        ms = {variant: Statistics.of(times) for variant, times in samples[name].items()}
         alone = min(ms[on].median for on in ("cpu", "gpu") if on in ms)
         plan = ms["plan"].median
         best = min(peers[name], key=lambda peer: ms[peer].median)
-        rows.append(Row(name, ms, best, ms[best].median / plan, alone / plan, errors[name]))
+        rows.append(Row(name, ms, best, ms[best].median / plan, alone / plan, errors[name], race.disturbed))
     if as_json:
-        return print_json({"device": device, "disturbed": race.disturbed, "rows": msgspec.to_builtins(rows)})
+        return print_json({"device": device, "rows": msgspec.to_builtins(rows)})
     for row in rows:
         times = "  ".join(
             f"{variant} {each.median:.3f} ms ({each.p10:.3f} to {each.p90:.3f})" for variant, each in row.ms.items()
