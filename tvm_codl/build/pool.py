@@ -78,7 +78,8 @@ def build_all(
                 index = waiting.pop(0)
                 receiver, sender = context.Pipe(duplex=False)
                 process = context.Process(target=_build_in_child, args=(build, index, sender, folder), daemon=True)
-                process.start()
+                with _no_collection():
+                    process.start()
                 assert process.pid is not None
                 with contextlib.suppress(OSError):  # the child has done so already, or has ended
                     os.setpgid(process.pid, process.pid)
@@ -142,12 +143,25 @@ def _try_build(build: Build, index: int) -> Outcome:
         return Outcome(None, last_line(error), ErrorNo.COMPILE_HOST)
 
 
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Children that start here never look for garbage.
+
+    What they found of the parent's would be released on the phone, by the parent's connection, and once more by the parent.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def _build_in_child(build: Build, index: int, sender: multiprocessing.connection.Connection, folder: str) -> None:
     os.setpgid(0, 0)
     os.environ["TMPDIR"] = tempfile.tempdir = folder
-    # This process must not release the parent's phone objects: it would write to the parent's connection.
-    gc.freeze()
-    gc.disable()  # it ends soon: a twentieth of its time went into looking for cycles
+    gc.freeze()  # for whoever collects explicitly
     try:
         sender.send(_try_build(build, index))
     except (OSError, ValueError):
