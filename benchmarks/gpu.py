@@ -23,9 +23,10 @@ import msgspec
 import tvm
 from gpu_convolutions import Wanted, find
 from gpu_cudnn import CudnnConvolution, torch_with_cuda
-from gpu_kernels import OnPhone, builder_for, our_inputs, stock_task, tune_stock
+from gpu_kernels import OnPhone, builder_for, our_inputs
 from gpu_library import compare_network
 from gpu_rows import Row, summary
+from gpu_stock import Stock
 from tvm.autotvm.measure import MeasureInput
 
 from tvm_codl.api import Session
@@ -57,6 +58,12 @@ class Listed(msgspec.Struct, frozen=True):
 @click.option(
     "--stock-trials", default=0, show_default=True, help="Trials of TVM's template for each; 0: leave it out."
 )
+@click.option(
+    "--stock-records",
+    type=FILE,
+    metavar="FILE",
+    help="The best of each is added to FILE; what it has is not tuned again.",
+)
 @click.option("--rounds", type=click.IntRange(1), default=7, show_default=True)
 @click.option("--only", default="", metavar="WORDS", help="Only convolutions whose name has these words.")
 @click.option("--limit-s", type=float, default=0.0, help="Seconds for all; what is not done then is left out.")
@@ -68,6 +75,7 @@ def main(
     models: tuple[str, ...],
     phone: PhoneChoice,
     stock_trials: int,
+    stock_records: Path | None,
     rounds: int,
     only: str,
     limit_s: float,
@@ -85,7 +93,8 @@ def main(
         wanted = [each for each in _listed(models, session, convolutions) if only in each.convolution.name]
         peak = _peak(session)
         talk(f"{len(wanted)} convolutions, peak {peak:.0f} GFLOP/s")
-        rows = measure(wanted, session, peak, stock_trials, rounds, until, seed)
+        stock = Stock(stock_trials, stock_records, session, seed)
+        rows = measure(wanted, session, peak, stock, rounds, until)
         report = {
             "device": session.device,
             "gpu": session.profile.gpu_name,
@@ -122,7 +131,7 @@ def _listed(models: Sequence[str], session: Session, path: Path | None) -> list[
 
 
 def measure(
-    wanted: Sequence[Wanted], session: Session, peak: float, stock_trials: int, rounds: int, until: float, seed: int
+    wanted: Sequence[Wanted], session: Session, peak: float, stock: Stock, rounds: int, until: float
 ) -> list[Row]:
     """Builds our kernels first; then tunes the stock template of each convolution and times its variants in turn."""
     estimates, tuned = our_inputs(wanted, session)
@@ -137,10 +146,8 @@ def measure(
                 talk(f"the time is up: {len(wanted) - index} convolutions are left out")
                 break
             variants = {name: built[index, name] for name in VARIANTS if (index, name) in built}
-            if stock_trials:
-                task, share_s = stock_task(each.convolution, session), left_s / (len(wanted) - index)
-                best = tune_stock(task, stock_trials, session, seed, time.monotonic() + 0.9 * share_s)
-                variants |= {"stock": theirs.build([best])[0]} if best else {}
+            if best := stock.best(each.convolution, time.monotonic() + 0.9 * left_s / (len(wanted) - index)):
+                variants["stock"] = theirs.build([best])[0]
             rows.append(_measured(each, variants, session, peak, rounds, torch))
         return rows
     finally:
