@@ -114,3 +114,16 @@ def test_a_short_network_runs_for_a_while_before_its_samples() -> None:
     race.run(2)
     assert race.run(4) == {"a": [0.5] * 4 * RUNS}
     assert library.asked[-1] >= WARM_MS / 0.5 + RUNS
+
+
+def test_a_core_that_was_once_faster_does_not_make_all_else_disturbed() -> None:
+    turns = 0
+
+    def turn() -> Watched:
+        nonlocal turns
+        turns += 1
+        alone = turns % 5 == 1  # the other core's known work started late, and the two share their units
+        return Watched((4.0,) * (1 + RUNS), (0.0,) * (1 + RUNS), (0.28 if alone else 0.47, 0.47))
+
+    race = Race({"a": turn}, sleep=lambda seconds: None)
+    assert len(race.run(20)["a"]) == 20 * RUNS and not race.disturbed and race.discarded < 3

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
+from statistics import median
 
 import numpy as np
 
@@ -19,8 +20,9 @@ RUNS = 2
 WARM_MS = 5.0
 #: A sample's threads may wait so long for their cores: those that sleep need a moment to wake up, and the kernel some time.
 WAKE_MS, KERNEL_SHARE = 0.1, 0.01
-#: Known work may take this much longer than it ever took on that core.
-SLOWER = 1.2
+#: Known work may take this much longer than it usually does on that core, in this race or at its begin, in so many turns.
+#: The fastest would be a poor measure: two cores that share their units are as fast as that where one of them starts late.
+SLOWER, FIRST = 1.2, 8
 #: How often one program's turn is taken until it is undisturbed, and the pause before the second time, doubled each time.
 TRIES, PAUSE_S = 4, 0.05
 #: The seconds that a race may spend on disturbed turns, pauses among them, beyond those that it would take without.
@@ -55,7 +57,9 @@ class Race:
         self._wake_ms = WAKE_MS / number
         self.discarded = 0
         self._wanted = self._kept = 0  # rounds
-        self._fastest: dict[tuple[int, int], float] = {}  # known work, by the number of cores and the core
+        # ms of known work, by the number of cores and the core
+        self._work: dict[tuple[int, int], list[float]] = {}
+        self._usual_ms: dict[tuple[int, int], float] = {}
 
     def run(self, repeat: int, names: Iterable[str] | None = None) -> dict[str, list[float]]:
         """``RUNS`` samples in ms of each program (by default of all) a round; those at one place are of the same round."""
@@ -65,7 +69,7 @@ class Race:
         while len(calm) < repeat and (len(rounds) < repeat or self.patience_s > 0):
             started, left_s = self._clock(), self.patience_s
             rounds.append(self._round(racing))
-            # Anew for all: a core that is faster now shows that it was slow before.
+            # Anew for all: what a core usually takes shows with time.
             calm = [turns for turns in rounds if all(map(self._is_calm, turns.values()))]
             if len(rounds) > repeat:
                 self.patience_s = left_s - (self._clock() - started)
@@ -99,14 +103,16 @@ class Race:
     def _learn(self, turn: Watched) -> None:
         for core, ms in enumerate(turn.work_ms):
             key = (len(turn.work_ms), core)
-            self._fastest[key] = min(ms, self._fastest.get(key, ms))
+            times = self._work.setdefault(key, [])
+            times.append(ms)
+            self._usual_ms[key] = min(median(times), median(times[:FIRST]))
 
     def _is_calm(self, turn: Watched) -> bool:
-        """Whether a turn had the cores for itself, as fast as they ever were."""
+        """Whether a turn had the cores for itself, as fast as they usually are."""
         samples = zip(turn.waited_ms[-RUNS:], turn.ms[-RUNS:], strict=True)
         cores = enumerate(turn.work_ms)
         return all(waited <= self._wake_ms + KERNEL_SHARE * ms for waited, ms in samples) and all(
-            ms <= SLOWER * self._fastest[len(turn.work_ms), core] for core, ms in cores
+            ms <= SLOWER * self._usual_ms[len(turn.work_ms), core] for core, ms in cores
         )
 
     @property
