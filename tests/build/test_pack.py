@@ -51,7 +51,7 @@ def test_weights_are_constants_after_it(channels: int) -> None:
         x, relay.const(weights), padding=(1, 1), channels=channels, kernel_size=(3, 3), data_layout="NHWC",
         kernel_layout="HWIO",
     )  # fmt: skip
-    cpu = cpu_target()
+    cpu = cpu_target(lanes=8)  # whatever this machine has
     target = tvm.target.Target(cpu, host=cpu)
     with scheduled(), target, tvm.transform.PassContext(opt_level=3):
         mod = PACK(relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], conv))))

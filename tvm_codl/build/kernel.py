@@ -65,7 +65,7 @@ def compile_kernel(function: relay.Function, digest: str, target: tvm.target.Tar
         # TVM numbers the second of a name in one process.
         name = re.sub(r"_\d+$", "", given)
         primitive = lowered.funcs[given].with_attr("global_symbol", name)
-        built = tvm.build({target: tvm.IRModule({name: primitive})})
+        built = generate_code(tvm.IRModule({name: primitive}), target)
     with tempfile.TemporaryDirectory() as folder:
         code = Path(folder) / "code.o"
         built.save(str(code))
@@ -77,6 +77,14 @@ def compile_kernel(function: relay.Function, digest: str, target: tvm.target.Tar
         kernel = Kernel(name, code.read_bytes(), source, info, tuple(launches.get(given, ())))
     cache.put(f"{digest}.kernel", kernel)
     return kernel
+
+
+def generate_code(lowered: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
+    """The code of functions that are lowered for a target with a host; tvm.build would lower them once more."""
+    host = target.host
+    if target.kind.name == "opencl":  # the host's code passes arguments on: to optimise it took longer than all else
+        host = tvm.target.Target({**host.export(), "opt-level": 0})
+    return tvm.get_global_func("driver.tir_to_runtime")({tvm.target.Target(target, host): lowered}, host)
 
 
 def host_modules(kernels: Iterable[Kernel]) -> list[tvm.runtime.Module]:

@@ -21,6 +21,7 @@ from tvm.autotvm.measure.measure_methods import BuildResult
 from tvm.autotvm.task.space import InstantiationError
 from tvm.topi.utils import get_const_tuple
 
+from tvm_codl.build.kernel import generate_code
 from tvm_codl.build.library import export
 from tvm_codl.build.pool import build_all
 from tvm_codl.runtime.error_text import last_line
@@ -144,8 +145,7 @@ def _library(inputs: Sequence[MeasureInput], path: Path, checks: Mapping[str, in
         target = inputs[0].target
         with target, tvm.transform.PassContext(opt_level=3, config=PASS_CONFIG):
             target = target if target.host else target.with_host(target)
-            # Not tvm.build, which would lower once more what is lowered.
-            module = tvm.get_global_func("driver.tir_to_runtime")({target: tvm.IRModule(functions)}, target.host)
+            module = generate_code(tvm.IRModule(functions), target)
         export(module, path, fcompile)
     about = path.with_suffix(".json")
     about.write_bytes(msgspec.json.encode(parts))
