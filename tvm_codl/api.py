@@ -25,7 +25,7 @@ from tvm_codl.device.spec import Spec, Tracker
 from tvm_codl.errors import UsageError
 from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.measure import bench, learning, plan_libraries, planning, ranking, settings_search, tuning
-from tvm_codl.measure.budget import Budget
+from tvm_codl.measure.budget import USUAL_S, Budget
 from tvm_codl.measure.context import Context, Log
 from tvm_codl.measure.guided import Guided
 from tvm_codl.measure.phone_pool import connect_pool
@@ -64,7 +64,7 @@ class Session(Context):
     def plan(
         self,
         prepared: Prepared,
-        budget_s: float = 30.0,
+        budget_s: float = USUAL_S,
         check: bool = True,
         limit_s: float = math.inf,
         again: bool = False,
@@ -79,12 +79,12 @@ class Session(Context):
         return planning.make_plan(prepared, self, budget_s, check, limit_s, again)
 
     def plan_adaptive(
-        self, prepared: Prepared, budget_s: float = 30.0, plan: Plan | None = None
+        self, prepared: Prepared, budget_s: float = USUAL_S, plan: Plan | None = None
     ) -> tuple[StatePlan, ...]:
         """``plan`` (by default :meth:`plan`'s), and plans for a phone whose CPU is busy or whose GPU is throttled."""
         return planning.make_adaptive(prepared, self, budget_s, plan)
 
-    def plan_energy(self, prepared: Prepared, budget_s: float = 30.0, power: Power | None = None) -> Plan:
+    def plan_energy(self, prepared: Prepared, budget_s: float = USUAL_S, power: Power | None = None) -> Plan:
         """The plan that draws least by a power table, by default the profile's.  It is predicted, not run."""
         return planning.plan_energy(prepared, self, budget_s, power)
 

@@ -8,6 +8,7 @@ import click
 
 from tvm_codl.cli.options import PhoneChoice, phone_options
 from tvm_codl.cli.output import print_table, write_timeline
+from tvm_codl.measure.budget import USUAL_S
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -15,7 +16,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.command()
 @phone_options
 @click.option(
-    "--budget", type=float, default=20.0, show_default=True, help="Seconds to measure pieces of each model for."
+    "--budget", type=float, default=USUAL_S, show_default=True, help="Seconds to measure pieces of each model for."
 )
 @click.option("--repeat", type=click.IntRange(1), default=20, show_default=True, help="Interleaved rounds.")
 @click.option(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tvm_codl.errors import UsageError
+from tvm_codl.measure.budget import USUAL_S
 from tvm_codl.paths import default_records
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def given_options() -> dict[str, str]:
 
 #: What a plan rests on; the command gets ``budget``, and its phone the two files of records.
 measuring_options = options(
-    click.option("--budget", type=float, default=30.0, show_default=True, help="Seconds to measure pieces for."),
+    click.option("--budget", type=float, default=USUAL_S, show_default=True, help="Seconds to measure pieces for."),
     records_option,
     tuning_records_option,
 )

@@ -17,6 +17,7 @@ from tvm_codl.cli.options import (
     tuning_records_option,
 )
 from tvm_codl.cli.output import print_json, print_table, talk
+from tvm_codl.measure.budget import USUAL_S
 
 
 @click.command()
@@ -26,7 +27,11 @@ from tvm_codl.cli.output import print_json, print_table, talk
 @phone_options
 @click.option("--top", type=click.IntRange(0), default=3, show_default=True, help="Measure the best TOP on the phone.")
 @click.option(
-    "--budget", type=float, default=30.0, show_default=True, help="Seconds to measure pieces for, for each of the best."
+    "--budget",
+    type=float,
+    default=USUAL_S,
+    show_default=True,
+    help="Seconds to measure pieces for, for each of the best.",
 )
 @click.option("--repeat", type=click.IntRange(1), default=20, show_default=True, help="Interleaved rounds.")
 @records_option

@@ -18,6 +18,7 @@ from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.graph.footprint import touched_bytes
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.measure.answers import FLOAT16_TOLERANCE, TOLERANCE, check_answer
+from tvm_codl.measure.budget import USUAL_S
 from tvm_codl.measure.choices import check_settings
 from tvm_codl.measure.context import Context
 from tvm_codl.measure.interleave import RUNS, calm_down, race
@@ -154,7 +155,7 @@ def bench(
     plan: Plan | None = None,
     plan_path: str = "",
     repeat: int = 30,
-    budget_s: float = 30.0,
+    budget_s: float = USUAL_S,
     peers: bool = False,
     limit_s: float = math.inf,
     again: bool = False,

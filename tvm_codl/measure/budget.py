@@ -10,6 +10,8 @@ import msgspec
 
 from tvm_codl.errors import UsageError
 
+#: Seconds that pieces of a network are measured for, unless its user says otherwise.
+USUAL_S = 20.0
 _TEXT = re.compile(r"(?P<amount>\d+(?:\.\d+)?)\s*(?P<unit>s|min|h|)")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 

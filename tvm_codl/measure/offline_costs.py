@@ -17,7 +17,7 @@ from tvm_codl.cost.transfer_store import load_transfer_cost, load_usual_transfer
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
 from tvm_codl.kernels.toolchain import toolchain
-from tvm_codl.measure.budget import Budget
+from tvm_codl.measure.budget import USUAL_S, Budget
 from tvm_codl.measure.context import Context, Log
 from tvm_codl.measure.learning import learn, model_fitter, pose_problem
 from tvm_codl.plan.problem import Problem
@@ -87,7 +87,7 @@ def find_costs(
     *,
     device: str = "",
     named: bool = False,
-    budget_s: float = 30.0,
+    budget_s: float = USUAL_S,
     log: Log = lambda _: None,
 ) -> NetworkCosts:
     """:func:`load_costs`; where the store holds too little, measures the phone that ``connect`` opens.

@@ -16,6 +16,7 @@ from tvm_codl.errors import UsageError
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.measure.answers import check_answer
+from tvm_codl.measure.budget import USUAL_S
 from tvm_codl.measure.context import Context
 from tvm_codl.measure.interleave import calm_down, race
 from tvm_codl.measure.learning import model_fitter
@@ -40,7 +41,7 @@ SEEDS = 48
 
 
 def rank_models(
-    networks: Mapping[str, Prepared], context: Context, top: int = 3, budget_s: float = 30.0, repeat: int = 20
+    networks: Mapping[str, Prepared], context: Context, top: int = 3, budget_s: float = USUAL_S, repeat: int = 20
 ) -> Ranking:
     """Predicts every network (by name), then measures the ``top`` best on the phone and compares the two orders.
 

@@ -31,7 +31,7 @@ from tvm_codl.relay.prepared import Prepared
 Samples = dict[str, list[float]]
 
 #: Seconds for all rounds of one network, beyond the fewest that say anything.
-SECONDS = 12.0
+SECONDS = 8.0
 #: Rounds of the stages, the fewest and the most; the last stage is repeated while the order is unsure.  The most are
 #: enough for a network of a millisecond to run longer than a short disturbance of the machine.
 FEWEST, MOST = (2, 2, 4), (15, 25, 40)
