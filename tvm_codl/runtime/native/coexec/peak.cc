@@ -28,25 +28,25 @@ constexpr int kLatencies = 21;
 constexpr int kLaunches = 200;
 constexpr size_t kGroup = 64;
 constexpr size_t kItemsOfUnit = 2048;
-constexpr size_t kLanes = 4, kChains = 8;  // of the kernel below
+constexpr size_t kChains = 8;  // of the kernel below
 constexpr size_t kTransferBytes = size_t{16} << 20;
 
 // Nothing in it can be left out: every chain depends on arguments and ends in what is written.  Eight chains of four
-// lanes cover the latency of any pipeline, in half the registers of a work-item.
+// lanes cover the latency of any pipeline, in half the registers of a work-item; a CPU has vectors of its own width.
+// Compilers join a product and a sum (FP_CONTRACT is on in OpenCL), as in our kernels; for mad() PoCL calls a function.
 constexpr char kArithmetic[] = R"(
 #ifdef HALF
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 #endif
-__kernel void multiply_add(__global TYPE* out, float scale, float offset, int rounds) {
-  const TYPE4 a = (TYPE4)((TYPE)scale), b = (TYPE4)((TYPE)offset);
-  TYPE4 x0 = (TYPE4)((TYPE)(get_global_id(0) & 7)), x1 = x0 + b, x2 = x1 + b, x3 = x2 + b;
-  TYPE4 x4 = x3 + b, x5 = x4 + b, x6 = x5 + b, x7 = x6 + b;
+__kernel void multiply_add(__global LANES* out, float scale, float offset, int rounds) {
+  const LANES a = (LANES)((TYPE)scale), b = (LANES)((TYPE)offset);
+  LANES x0 = (LANES)((TYPE)(get_global_id(0) & 7)), x1 = x0 + b, x2 = x1 + b, x3 = x2 + b;
+  LANES x4 = x3 + b, x5 = x4 + b, x6 = x5 + b, x7 = x6 + b;
   for (int i = 0; i < rounds; ++i) {
-    x0 = mad(x0, a, b); x1 = mad(x1, a, b); x2 = mad(x2, a, b); x3 = mad(x3, a, b);
-    x4 = mad(x4, a, b); x5 = mad(x5, a, b); x6 = mad(x6, a, b); x7 = mad(x7, a, b);
+    x0 = x0 * a + b; x1 = x1 * a + b; x2 = x2 * a + b; x3 = x3 * a + b;
+    x4 = x4 * a + b; x5 = x5 * a + b; x6 = x6 * a + b; x7 = x7 * a + b;
   }
-  const TYPE4 all = ((x0 + x1) + (x2 + x3)) + ((x4 + x5) + (x6 + x7));
-  out[get_global_id(0)] = (all.x + all.y) + (all.z + all.w);
+  out[get_global_id(0)] = ((x0 + x1) + (x2 + x3)) + ((x4 + x5) + (x6 + x7));
 }
 )";
 
@@ -86,21 +86,24 @@ class Probe {
   // Operations a ns; a multiply-add is two.
   double Arithmetic(const std::string& type) {
     const std::string half = type == "half" ? " -DHALF" : "";
-    const Program program = Build(kArithmetic, "-DTYPE=" + type + " -DTYPE4=" + type + "4" + half);
+    const auto native = Info<cl_uint>(device_.device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
+    const size_t lanes = native >= 16 ? 16 : native >= 8 ? 8 : 4;
+    const Program program = Build(kArithmetic, "-DTYPE=" + type + " -DLANES=" + type + std::to_string(lanes) + half);
     const Kernel kernel = NewKernel(program, "multiply_add");
     const float scale = 0.999f, offset = 0.25f;
     SetBuffer(kernel, 0, to_);
     Check(clSetKernelArg(kernel.get(), 1, sizeof(scale), &scale), "clSetKernelArg");
     Check(clSetKernelArg(kernel.get(), 2, sizeof(offset), &offset), "clSetKernelArg");
     const auto units = std::max<cl_uint>(Info<cl_uint>(device_.device, CL_DEVICE_MAX_COMPUTE_UNITS), 1);
-    const size_t items = std::min(kItemsOfUnit * units, bytes_ / sizeof(float));
+    const size_t items = std::min(kItemsOfUnit * units, bytes_ / (lanes * sizeof(float)));
     cl_int rounds = 16;
     double best = 0.0;
     const int64_t until = HostNow() + kEach;
     for (int run = 0; run < 2 || HostNow() < until; ++run) {
       Check(clSetKernelArg(kernel.get(), 3, sizeof(rounds), &rounds), "clSetKernelArg");
       const int64_t taken = Run([&](cl_event* done) { Launch(kernel, items, done); });
-      best = std::max(best, 2.0 * kLanes * kChains * static_cast<double>(items) * rounds / static_cast<double>(taken));
+      best = std::max(best, 2.0 * static_cast<double>(lanes * kChains) * static_cast<double>(items) * rounds /
+                                static_cast<double>(taken));
       if (taken < kLongEnough) rounds *= static_cast<cl_int>(std::clamp<int64_t>(kLongEnough / taken, 2, 16));
     }
     return best;
