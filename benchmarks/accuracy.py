@@ -11,14 +11,11 @@ DH and DW (dilations of 0, as that table has for VGG-16, mean 1); padding is SAM
 from __future__ import annotations
 
 import csv
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 
 import click
 import numpy as np

@@ -18,8 +18,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TOPHUB_LOCATION", "NONE")
-
 import click
 import msgspec
 import numpy as np

@@ -20,8 +20,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TOPHUB_LOCATION", "NONE")
-
 import click
 import numpy as np
 from tvm import autotvm

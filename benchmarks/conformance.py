@@ -21,7 +21,6 @@ from pathlib import Path
 
 os.environ.setdefault("TVM_NUM_THREADS", "1")
 os.environ.setdefault("TVM_BIND_THREADS", "0")
-os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import click

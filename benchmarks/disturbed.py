@@ -15,8 +15,6 @@ import time
 from collections.abc import Iterator
 from multiprocessing.synchronize import Event
 
-os.environ.setdefault("TOPHUB_LOCATION", "NONE")
-
 import click
 import msgspec
 import numpy as np

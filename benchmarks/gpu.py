@@ -10,13 +10,10 @@ after round each of them has its turn.  ``kernels_ms`` is by the GPU's own clock
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 
 import click
 import msgspec

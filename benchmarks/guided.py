@@ -12,14 +12,11 @@ each processor alone beside them.
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 
 import click
 import msgspec

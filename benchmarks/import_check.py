@@ -16,7 +16,6 @@ import tempfile
 import time
 from pathlib import Path
 
-os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import click

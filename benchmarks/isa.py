@@ -10,7 +10,6 @@ It ranks variants: the instruction sets are real, the compiler is Mesa's, and ca
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections import Counter
@@ -18,8 +17,6 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 
 import click
 import msgspec

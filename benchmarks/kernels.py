@@ -14,7 +14,6 @@ from pathlib import Path
 
 os.environ.setdefault("TVM_NUM_THREADS", "1")
 os.environ.setdefault("TVM_BIND_THREADS", "0")
-os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 
 import click
 import numpy as np

@@ -6,10 +6,6 @@ other as well, such as a network of 8-bit integers with that of float32.  The ph
 
 from __future__ import annotations
 
-import os
-
-os.environ.setdefault("TOPHUB_LOCATION", "NONE")
-
 import click
 import msgspec
 

@@ -17,8 +17,6 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-os.environ.setdefault("TOPHUB_LOCATION", "NONE")
-
 import click
 import msgspec
 import numpy as np

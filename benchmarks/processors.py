@@ -13,8 +13,6 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-os.environ.setdefault("TOPHUB_LOCATION", "NONE")
-
 import click
 import msgspec
 

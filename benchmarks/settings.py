@@ -9,10 +9,7 @@ that can be cut is cut in halves, so that both processors work and wait for each
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
-
-os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 
 import click
 import numpy as np

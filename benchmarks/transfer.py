@@ -9,11 +9,8 @@ Prints JSON: estimate's time over the taken-over one's, so more than 1 is a gain
 from __future__ import annotations
 
 import json
-import os
 import statistics
 from typing import Any
-
-os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 
 import click
 import tvm
