@@ -14,6 +14,7 @@ from isa_compiler import Kernel
 from tvm import tir
 
 from tvm_codl.build import dataflow
+from tvm_codl.build.kernel_cache import KernelCache
 from tvm_codl.build.kernels import compile_regions
 from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.gpu import Gpu
@@ -25,7 +26,7 @@ from tvm_codl.relay.pipeline import Prepared, partition
 
 #: TVM's first phase for custom passes: loops are not unrolled yet.
 PHASE = 0
-_PREFIX = re.compile(r"^tvmgen_codl_gpu_(fused_)?")
+_PREFIX = re.compile(r"^tvmgen_codl_")
 _DECLARATION = re.compile(r"^__kernel [^{;]*;\n", re.MULTILINE)
 _ARITHMETIC = (tir.Add, tir.Sub, tir.Mul, tir.Div, tir.Max, tir.Min)
 _FUNCTIONS = ("tir.exp", "tir.log", "tir.tanh", "tir.sigmoid", "tir.sqrt", "tir.rsqrt", "tir.erf", "tir.pow")
@@ -51,11 +52,11 @@ def kernels_of(prepared: Prepared, gpu: Gpu, dtype: str = "float32", images: int
     target = gpu_target(cpu, gpu, images)
     target = with_images(target) if images else target
     started: dict[str, list[Started]] = {}
-    with scheduled():
-        built = compile_regions(flow, "gpu", tvm.target.Target(target, host=cpu), "codl_gpu", [_recorder(started)])
+    with scheduled(), tvm.transform.PassContext(config={"tir.add_lower_pass": [_recorder(started)]}):
+        built = compile_regions(flow, "gpu", tvm.target.Target(target, host=cpu), KernelCache())
     if built is None:
         return []
-    sources = dict(_split("".join(m.get_source() for m in built.library.imported_modules)))
+    sources = dict(_split("".join(kernel.source for kernel in built.kernels.values())))
     calls = Counter(call.function for region in built.regions for call in region.calls)
     found = [
         Kernel(_PREFIX.sub("", name), sources[name], one.flops * calls[function], one.group, one.items)

@@ -56,7 +56,8 @@ def compile_kernel(function: relay.Function, digest: str, target: tvm.target.Tar
     if found is not None:
         return found
     launches: dict[str, list[Launch]] = {}
-    config = {**PASS_CONFIG, "tir.add_lower_pass": [make_recorder(launches)]}
+    others = tvm.transform.PassContext.current().config.get("tir.add_lower_pass", [])  # the caller's
+    config = {**PASS_CONFIG, "tir.add_lower_pass": [*others, make_recorder(launches)]}
     compiler = te_compiler.get()
     compiler.clear()  # what it remembers would not be lowered, and its launches not be seen
     with tvm.transform.PassContext(opt_level=3, config=config):
