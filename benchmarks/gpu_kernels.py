@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import tvm
 from gpu_convolutions import Wanted
-from tvm import autotvm, topi  # noqa: F401 - registers the stock templates
+from tvm import autotvm
 from tvm.autotvm.measure import MeasureInput
 from tvm.autotvm.task.space import FallbackConfigEntity
 
@@ -30,7 +31,7 @@ class OnPhone:
         """Sends the library.  Raises :class:`tvm.error.TVMError` where the phone does not run it."""
         self._phone = session.phone
         remote, name = self._phone.remote, f"gpu-{time.time_ns()}.so"
-        remote.upload(built.filename, name)
+        self._phone.send(Path(built.filename), name)
         try:
             self._module = remote.load_module(name)
         finally:

@@ -206,7 +206,7 @@ class BatchRunner(Runner):
     def _load(self, built: BuildResult, device: Any) -> Any:
         remote, path = self.phone.remote, Path(built.filename)
         name = f"{path.stem}-{time.time_ns()}{path.suffix}"
-        remote.upload(str(path), name)
+        self.phone.send(path, name)
         try:
             module = remote.load_module(name)
             self._warm_up(module, name, built, device)
