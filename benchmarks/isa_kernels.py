@@ -26,7 +26,7 @@ from tvm_codl.relay.pipeline import Prepared, partition
 
 #: TVM's first phase for custom passes: loops are not unrolled yet.
 PHASE = 0
-_PREFIX = re.compile(r"^tvmgen_codl_")
+_PREFIX = "tvmgen_codl_"
 _DECLARATION = re.compile(r"^__kernel [^{;]*;\n", re.MULTILINE)
 _ARITHMETIC = (tir.Add, tir.Sub, tir.Mul, tir.Div, tir.Max, tir.Min)
 _FUNCTIONS = ("tir.exp", "tir.log", "tir.tanh", "tir.sigmoid", "tir.sqrt", "tir.rsqrt", "tir.erf", "tir.pow")
@@ -59,7 +59,7 @@ def kernels_of(prepared: Prepared, gpu: Gpu, dtype: str = "float32", images: int
     sources = dict(_split("".join(kernel.source for kernel in built.kernels.values())))
     calls = Counter(call.function for region in built.regions for call in region.calls)
     found = [
-        Kernel(_PREFIX.sub("", name), sources[name], one.flops * calls[function], one.group, one.items)
+        Kernel(name.removeprefix(_PREFIX), sources[name], one.flops * calls[function], one.group, one.items)
         for function, parts in started.items()
         for number, one in enumerate(parts)
         if (name := f"{function}_kernel" + (f"_{number}" if number else "")) in sources

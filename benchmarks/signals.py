@@ -20,6 +20,7 @@ import click
 import msgspec
 import psutil
 
+from tvm_codl.cli.options import json_option
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.paths import cache_dir
 
@@ -83,7 +84,7 @@ def end(command: str, model: str, number: signal.Signals, at_s: float, folder: P
 @click.option("--count", type=click.IntRange(1), default=40, show_default=True, help="Signals.")
 @click.option("--latest", type=float, default=60.0, show_default=True, help="The last moment, in seconds.")
 @click.option("--seed", default=0, show_default=True)
-@click.option("--json", "as_json", is_flag=True)
+@json_option
 def main(model: str, count: int, latest: float, seed: int, as_json: bool) -> None:
     """Prints one line for each signal."""
     random_, endings = random.Random(seed), list[Ending]()
