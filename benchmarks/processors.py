@@ -1,16 +1,19 @@
 """Networks on each processor of a phone alone, and by a plan:
 ``python benchmarks/processors.py [zoo:NAME…] [--plan SECONDS] [--rounds N] [--json]``.
 
-The networks are built for the CPU alone and for the GPU alone side by side.  With ``--plan`` each is then measured for so
-many seconds and planned, and its best plans are tried as ``tvm-codl plan`` tries them.  At last its libraries run in turn, and
-each answer is compared with the reference.
+Each network has a process of its own, as a GPU's driver may crash.  Where there are cores to spare, all load and build side by
+side; then one after the other measures.  With ``--plan`` a network is measured for so many seconds and planned, and its best
+plans are tried as ``tvm-codl plan`` tries them.  At last its libraries run in turn, and each answer is compared with the
+reference.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -20,6 +23,7 @@ from tvm_codl.api import Session
 from tvm_codl.build.pool import build_all
 from tvm_codl.cli.options import PhoneChoice, json_option, phone_options, records_option, tuning_records_option
 from tvm_codl.cli.output import print_json, talk
+from tvm_codl.errors import UsageError
 from tvm_codl.frontend.load import load_model
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.frontend.zoo import ENTRIES
@@ -38,8 +42,8 @@ from tvm_codl.report.statistics import Statistics
 PROCESSORS: tuple[Processor, ...] = ("cpu", "gpu")
 #: A sample is the mean of so many runs.
 RUNS = 5
-#: Libraries that are built at once, as each takes up to a gigabyte.
-AT_ONCE = 16
+#: Networks that load at once where there are cores to spare, as each takes some gigabytes.
+AT_ONCE = 24
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -57,24 +61,20 @@ class Row(msgspec.Struct, frozen=True):
     split: bool
 
 
-def build_networks(networks: Mapping[str, Prepared], session: Session, folder: Path) -> dict[str, dict[str, Path]]:
-    """By network and processor the libraries of those networks that build for both."""
-    jobs = [(name, on) for name in networks for on in PROCESSORS]
+def build(prepared: Prepared, session: Session, folder: Path) -> dict[str, Path]:
+    """By processor the library of the network on that processor alone."""
 
     def write(index: int) -> Path:
-        name, on = jobs[index]
-        plan = uniform_plan(networks[name].graph, on)
-        out = folder / f"{index}.so"
-        return build_library(networks[name], plan, session.profile, session.tools, out, lambda _: None)
+        plan = uniform_plan(prepared.graph, PROCESSORS[index])
+        out = folder / f"{PROCESSORS[index]}.so"
+        return build_library(prepared, plan, session.profile, session.tools, out, lambda _: None)
 
-    built: dict[str, dict[str, Path]] = {name: {} for name in networks}
-    for index, outcome in build_all(len(jobs), write, min(AT_ONCE, len(os.sched_getaffinity(0)))):
-        name, on = jobs[index]
+    built = {}
+    for index, outcome in build_all(len(PROCESSORS), write):
         if outcome.path is None:
-            talk(f"{name} is not built for the {on}: {outcome.error}")
-        else:
-            built[name][on] = outcome.path
-    return {name: paths for name, paths in built.items() if len(paths) == len(PROCESSORS)}
+            raise UsageError(f"{prepared.name} is not built for the {PROCESSORS[index]}", outcome.error)
+        built[PROCESSORS[index]] = outcome.path
+    return built
 
 
 def measure(name: str, prepared: Prepared, paths: dict[str, Path], session: Session, rounds: int, plan_s: float) -> Row:
@@ -103,6 +103,37 @@ def measure(name: str, prepared: Prepared, paths: dict[str, Path], session: Sess
     return Row(name, times, predicted, errors, times["cpu"].median / times["gpu"].median, plan_s > 0 and not alone)
 
 
+def run_one(name: str, phone: PhoneChoice, rounds: int, plan_s: float) -> None:
+    """Writes a line when the network may be measured, waits for one, and writes its row."""
+    with phone.connect() as session, tempfile.TemporaryDirectory(prefix="tvm_codl-processors-") as folder:
+        prepared = prepare(load_model(name))
+        paths = build(prepared, session, Path(folder))
+        print(session.device, flush=True)
+        sys.stdin.readline()
+        print(msgspec.json.encode(measure(name, prepared, paths, session, rounds, plan_s)).decode(), flush=True)
+
+
+def run_each(names: Sequence[str], options: Sequence[str], limit_s: float) -> Iterator[tuple[str, str, str]]:
+    """Each network's name, device and row, as its process writes them; the row is empty where it ends otherwise."""
+    command = [sys.executable, __file__, *options, "--waits"]
+    at_once = AT_ONCE if len(os.sched_getaffinity(0)) > 4 else 1
+    for start in range(0, len(names), at_once):
+        group = names[start : start + at_once]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        running = {name: subprocess.Popen([*command, name], **pipes) for name in group}
+        devices = {name: each.stdout.readline().strip() for name, each in running.items()}
+        for name, each in running.items():
+            try:
+                row, _ = each.communicate("\n", limit_s)
+                why = f"it ended with {each.returncode}"
+            except subprocess.TimeoutExpired:
+                each.kill()
+                row, why = "", f"it took more than {limit_s:g} s"
+            if not row:
+                talk(f"{name} is left out: {why}")
+            yield name, devices[name], row
+
+
 @click.command()
 @click.argument("models", nargs=-1)
 @phone_options
@@ -110,17 +141,23 @@ def measure(name: str, prepared: Prepared, paths: dict[str, Path], session: Sess
 @tuning_records_option
 @click.option("--plan", "plan_s", default=0.0, metavar="SECONDS", help="Also by a plan, measured for so long.")
 @click.option("--rounds", type=click.IntRange(1), default=10, show_default=True)
+@click.option("--limit", "limit_s", default=600.0, metavar="SECONDS", help="A network that takes longer is left out.")
+@click.option("--waits", is_flag=True, hidden=True)
 @json_option
-def main(models: tuple[str, ...], phone: PhoneChoice, plan_s: float, rounds: int, as_json: bool) -> None:
+def main(
+    models: tuple[str, ...], phone: PhoneChoice, plan_s: float, rounds: int, limit_s: float, waits: bool, as_json: bool
+) -> None:
     """Prints one line for each of MODELS (default: the whole zoo)."""
+    if waits:
+        return run_one(models[0], phone, rounds, plan_s)
     names = models or tuple(f"zoo:{entry.name}" for entry in ENTRIES if entry.name != "small")
-    with phone.connect() as session, tempfile.TemporaryDirectory(prefix="tvm_codl-processors-") as folder:
-        networks = {name: prepare(load_model(name)) for name in names}
-        built = build_networks(networks, session, Path(folder))
-        rows = [measure(name, networks[name], paths, session, rounds, plan_s) for name, paths in built.items()]
-        device = session.device
+    options = [word for word in sys.argv[1:] if word not in models]
+    done = list(run_each(names, options, limit_s))
+    rows = [msgspec.json.decode(row, type=Row) for _, _, row in done if row]
     if as_json:
-        return print_json({"device": device, "rows": [msgspec.to_builtins(row) for row in rows]})
+        left_out = [name for name, _, row in done if not row]
+        device = next((device for _, device, _ in done if device), "")
+        return print_json({"device": device, "rows": msgspec.to_builtins(rows), "left_out": left_out})
     for row in rows:
         click.echo(f"{row.model:24} " + "  ".join(f"{on} {each.median:9.3f} ms" for on, each in row.ms.items()))
     return None
