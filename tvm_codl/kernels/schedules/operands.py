@@ -91,3 +91,11 @@ def within(*axes: tuple[Any, bool, int, int]) -> list[Any]:
         conditions += [index >= 0] if negative else []
         conditions += [index < extent] if largest >= extent else []
     return conditions
+
+
+def whole_vector(channel: Any, channels: int, lanes: int) -> Any:
+    """The lane of ``channel``.  Where ``channels`` do not fill one vector, TVM must not see that the last lanes are unused.
+
+    It would compute vectors of three, whose loads and stores are calls of PoCL's.
+    """
+    return tir.Select(channel < channels, channel, lanes - 1) if channels < lanes else channel % lanes
