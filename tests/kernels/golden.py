@@ -80,6 +80,7 @@ BODIES: dict[str, relay.Expr] = {
     "depthwise": conv(40, 96, 96, 3, groups=96),
     "depthwise strided, never tuned": conv(17, 32, 32, 3, 2, groups=32),
     "dense": nn.dense(var("x", 1, 512), var("weights", 1000, 512)),
+    "dense, 2 channels out": nn.dense(var("x", 70, 200), var("weights", 2, 200)),
     "conv2d of integers": integers(13, 20, 40, 3),
     "conv2d of integers, 3 channels": integers(23, 3, 16, 7),
     "depthwise of integers": integers(17, 32, 32, 3, groups=32),

@@ -94,8 +94,8 @@ def within(*axes: tuple[Any, bool, int, int]) -> list[Any]:
 
 
 def whole_vector(channel: Any, channels: int, lanes: int) -> Any:
-    """The lane of ``channel``.  Where ``channels`` do not fill one vector, TVM must not see that the last lanes are unused.
+    """The lane of ``channel``, said so that TVM computes a whole vector where ``channels`` do not fill one.
 
-    It would compute vectors of three, whose loads and stores are calls of PoCL's.
+    It would cut the vector to two or three lanes: no image holds those, and for three PoCL calls functions.
     """
     return tir.Select(channel < channels, channel, lanes - 1) if channels < lanes else channel % lanes
