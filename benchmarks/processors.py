@@ -50,7 +50,7 @@ class Row(msgspec.Struct, frozen=True):
     """``ms``, ``predicted_ms`` and ``max_rel_err`` by ``cpu``, ``gpu`` and ``plan``; ``cpu_over_gpu`` > 1: the GPU is faster.
 
     The processors' predictions are those before the network ran; the plan's is what its user is told.  ``split``: the plan
-    uses both processors.
+    uses both processors; else its times are those of the processor that it uses.
     """
 
     model: str
@@ -86,7 +86,8 @@ def measure(name: str, prepared: Prepared, paths: dict[str, Path], session: Sess
         plans = {**problem.single_processor_plans(), "plan": best}
         predicted = {on: plan.predicted_ms for on, plan in plans.items()}
         alone = single_processor(each.on for each in best.placements)
-        paths["plan"] = paths[alone] if alone else session.library(prepared, best)
+        if not alone:
+            paths["plan"] = session.library(prepared, best)
     modules = {on: session.open(path) for on, path in paths.items()}
     inputs = prepared.model.sample_inputs()
     wanted = reference_outputs(prepared.model, inputs)
@@ -95,6 +96,8 @@ def measure(name: str, prepared: Prepared, paths: dict[str, Path], session: Sess
     for _ in range(rounds):
         for on, module in modules.items():
             samples[on] += module.benchmark(RUNS, 1)
+    if alone:
+        samples["plan"], errors["plan"] = samples[alone], errors[alone]
     times = {on: Statistics.of(each) for on, each in samples.items()}
     words = (
         f"{on} {times[on].median:.3f} ms (predicted {predicted.get(on, 0):.3f}), error {errors[on]:.1e}" for on in times
