@@ -75,6 +75,7 @@ BODIES: dict[str, relay.Expr] = {
     "conv2d 3x3, fewer channels than tuned": conv(56, 64, 48, 3),
     "conv2d 3x3, never tuned": conv(13, 20, 40, 3),
     "conv2d 9x9, 3 channels out": conv(64, 32, 3, 9),
+    "conv2d 1x1, two blocks in local memory": conv(80, 256, 512, 1),
     "conv2d 1x1": conv(56, 64, 256, 1),
     "conv2d 3x3 strided": conv(56, 64, 128, 3, 2),
     "depthwise": conv(40, 96, 96, 3, groups=96),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.kernels.golden import BODIES, source_of, targets
@@ -13,3 +15,15 @@ def test_kernels_have_no_vectors_of_three(name: str, place: str) -> None:
     source = source_of(BODIES[name], targets()[place], shipped=False)
     assert "load3(" not in source
     assert "store3(" not in source
+
+
+def test_sums_that_nothing_reads_are_not_computed() -> None:
+    source = source_of(
+        BODIES["conv2d 1x1, two blocks in local memory"], targets()["GPU with local memory"], shipped=False
+    )
+    (sums,) = set(re.findall(r"float4 (\w+)\[\d+\];\n", source)) - {"source", "weights"}
+    element = re.compile(rf"\b{sums}\[(\d+)\]")
+    lines = [line for line in source.split("\n") if element.search(line) and not line.strip().startswith("float4")]
+    computed = {found[1] for line in lines if (found := re.match(rf" *{sums}\[(\d+)\] = ", line))}
+    stored = {index for line in lines if f" {sums}[" not in line.partition("=")[0] for index in element.findall(line)}
+    assert computed == stored
