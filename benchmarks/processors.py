@@ -29,6 +29,7 @@ from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.frontend.zoo import ENTRIES
 from tvm_codl.measure.answers import answer_errors
 from tvm_codl.measure.budget import Budget
+from tvm_codl.measure.interleave import race
 from tvm_codl.measure.learning import learn
 from tvm_codl.measure.plan_libraries import build_library
 from tvm_codl.measure.planning import shortlist
@@ -40,8 +41,6 @@ from tvm_codl.relay.prepared import Prepared
 from tvm_codl.report.statistics import Statistics
 
 PROCESSORS: tuple[Processor, ...] = ("cpu", "gpu")
-#: A sample is the mean of so many runs.
-RUNS = 5
 #: Networks that load at once where there are cores to spare, as each takes some gigabytes.
 AT_ONCE = 24
 
@@ -92,10 +91,10 @@ def measure(name: str, prepared: Prepared, paths: dict[str, Path], session: Sess
     inputs = prepared.model.sample_inputs()
     wanted = reference_outputs(prepared.model, inputs)
     errors = {on: answer_errors(module.run(inputs), wanted, prepared.model.quanta)[1] for on, module in modules.items()}
-    samples: dict[str, list[float]] = {on: [] for on in modules}
-    for _ in range(rounds):
-        for on, module in modules.items():
-            samples[on] += module.benchmark(RUNS, 1)
+    racing = race(modules)
+    samples = racing.run(rounds)
+    if racing.words:
+        talk(racing.words)
     if alone:
         samples["plan"], errors["plan"] = samples[alone], errors[alone]
     times = {on: Statistics.of(each) for on, each in samples.items()}
