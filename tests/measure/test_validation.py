@@ -100,6 +100,11 @@ def test_a_network_without_a_split_is_a_race_of_two() -> None:
     assert Phone({"cpu": 10.0, "gpu": 9.0}).race({"cpu": 8.0, "gpu": 21.0}).first == "gpu"
 
 
+def test_of_two_processors_the_one_that_was_disturbed_at_first_is_not_lost() -> None:
+    phone = Phone({"cpu": 9.0, "gpu": 10.0}, lambda call, name: 2.0 if name == "cpu" and call < 2 else 1.0)
+    assert phone.race({"cpu": 8.0, "gpu": 8.0}).first == "cpu"
+
+
 def test_slow_networks_get_the_fewest_rounds_and_fast_ones_no_more_than_the_most() -> None:
     slow, fast = Phone({"cpu": 9000.0, "gpu": 9000.0, "a": 5000.0}), Phone({"cpu": 0.9, "gpu": 0.9, "a": 0.5})
     predicted = {"cpu": 0.9, "gpu": 0.9, "a": 0.5}

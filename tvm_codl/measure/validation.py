@@ -193,11 +193,15 @@ def leaders(
     predicted_ms: Mapping[str, float],
     singles: Collection[str],
 ) -> list[str]:
-    """The faster half of the splits, two at least, and the faster single processor, in the order of ``racing``."""
+    """The faster half of the splits, two at least, and the faster single processor, in the order of ``racing``.
+
+    Without a split both processors stay: their order may still change.
+    """
     medians = _medians(samples, racing)
     order = sorted(racing, key=lambda name: (medians[name], predicted_ms[name]))
     splits = [name for name in order if name not in singles]
-    kept = {*splits[: max(2, math.ceil(len(splits) / 2))], *[name for name in order if name in singles][:1]}
+    alone = [name for name in order if name in singles]
+    kept = {*splits[: max(2, math.ceil(len(splits) / 2))], *alone[: 1 if splits else None]}
     return [name for name in racing if name in kept]
 
 
