@@ -76,7 +76,7 @@ def test_a_plan_whose_gpu_reads_images_gives_the_networks_answer(tmp_path: Path)
         assert offered(phone.profile, plan)["gpu_memory"] == ["image"]
         library = build_library(prepared, plan, phone.profile, toolchain(phone.profile), tmp_path / "model.so")
         module = open_library(library, phone)
-        assert ",images " in module.about.build["gpu"]
+        assert " -keys=codl_gpu,codl,v4,played,u1,opencl,gpu,images " in module.about.build["gpu"]
         for _ in range(2):
             (got,), (wanted,) = module.run(inputs), reference_outputs(model, inputs)
             np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)

@@ -18,7 +18,7 @@ from tvm_codl.kernels.schedules.kernel import (
     schedule_tile,
     tiles_of,
 )
-from tvm_codl.kernels.schedules.operands import WindowSizes, below, or_zero, whole_vector
+from tvm_codl.kernels.schedules.operands import WindowSizes, below, lane_of, or_zero
 from tvm_codl.kernels.schedules.window import TAG, padded
 from tvm_codl.kernels.target import is_phone, vector_lanes
 from tvm_codl.kernels.tiles import vectors, window
@@ -73,7 +73,7 @@ def conv2d(
     cfg.add_flop(2 * n * rows * columns * channels * kh * kw * channels_in)
     return te.compute(
         (n, rows, columns, channels),
-        lambda b, y, x, c: acc[b, y, x, c // lanes, whole_vector(c, channels, lanes)],
+        lambda b, y, x, c: acc[b, y, x, c // lanes, lane_of(c, lanes, channels)],
         name="conv2d",
         tag=TAG,
     )

@@ -16,7 +16,7 @@ from tvm.topi.utils import get_const_tuple
 from tvm_codl.kernels.reuse import INTEGER_CONV2D as TASK
 from tvm_codl.kernels.schedules.groups import spread
 from tvm_codl.kernels.schedules.kernel import define_tiles, integer_problem, schedule_fused, schedule_tile, tiles_of
-from tvm_codl.kernels.schedules.operands import WindowSizes, below, or_zero, within
+from tvm_codl.kernels.schedules.operands import WindowSizes, below, lane_of, or_zero, within
 from tvm_codl.kernels.schedules.window import TAG
 from tvm_codl.kernels.target import dot_on, group_size, is_gpu, vector_lanes
 from tvm_codl.kernels.tiles import vectors
@@ -130,12 +130,6 @@ def _dot(dtype: str, step: int) -> Dot:
     dot = dot_on(dtype)
     same = step in (0, dot.step) and dot.reads in (dtype, "int16")
     return dot if same else Dot("multiply", step or 1, "int16", dot.registers)
-
-
-def lane_of(c: Any, lanes: int, channels: int) -> Any:
-    """Of channel ``c``.  Where channels do not fill one vector, TVM must not see which of its lanes are used: instructions
-    compute them all."""
-    return c & (lanes - 1) if channels < lanes else c % lanes
 
 
 def _problem(rows: int, columns: int, channels: int, kh: int, run: Run, lanes: int, dot: Dot) -> Problem:

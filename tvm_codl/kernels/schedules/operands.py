@@ -93,9 +93,10 @@ def within(*axes: tuple[Any, bool, int, int]) -> list[Any]:
     return conditions
 
 
-def whole_vector(channel: Any, channels: int, lanes: int) -> Any:
-    """The lane of ``channel``, said so that TVM computes a whole vector where ``channels`` do not fill one.
+def lane_of(channel: Any, lanes: int, channels: int) -> Any:
+    """The lane of ``channel``.  Where ``channels`` do not fill one vector, TVM must not see which of its lanes are used.
 
-    It would cut the vector to two or three lanes: no image holds those, and for three PoCL calls functions.
+    It would cut the vector to those: instructions on integers compute them all, no image holds two or three, and for
+    three PoCL calls functions.
     """
     return tir.Select(channel < channels, channel, lanes - 1) if channels < lanes else channel % lanes

@@ -15,7 +15,7 @@ from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.kernels.schedules.image import fits_image
 from tvm_codl.kernels.schedules.kernel import define_tiles, problem_on, tiles_of
-from tvm_codl.kernels.schedules.operands import WindowSizes, below, or_zero, whole_vector
+from tvm_codl.kernels.schedules.operands import WindowSizes, below, lane_of, or_zero
 from tvm_codl.kernels.schedules.phone_kernel import LANES, packed, schedule_tile, step_of, sums
 from tvm_codl.kernels.schedules.window import TAG, padded
 from tvm_codl.kernels.target import gpu_of
@@ -64,7 +64,7 @@ def conv2d(
     cfg.add_flop(2 * n * rows * columns * channels * kh * kw * channels_in)
     return te.compute(
         (n, rows, columns, channels),
-        lambda b, y, x, c: acc[b, y, x, c // LANES, whole_vector(c, channels, LANES)],
+        lambda b, y, x, c: acc[b, y, x, c // LANES, lane_of(c, LANES, channels)],
         name="conv2d",
         tag=TAG,
     )

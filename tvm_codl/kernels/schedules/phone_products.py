@@ -10,7 +10,7 @@ from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.kernels.schedules.image import fits_image
 from tvm_codl.kernels.schedules.kernel import define_tiles, problem_on, tiles_of
-from tvm_codl.kernels.schedules.operands import ProductSizes, below, or_zero, whole_vector
+from tvm_codl.kernels.schedules.operands import ProductSizes, below, lane_of, or_zero
 from tvm_codl.kernels.schedules.phone_kernel import LANES, packed, schedule_tile, step_of, sums
 from tvm_codl.kernels.tiles.register_tiles import Problem
 from tvm_codl.kernels.tiles.window import whole_tiles
@@ -50,7 +50,7 @@ def dense(cfg: autotvm.ConfigEntity, data: te.Tensor, weight: te.Tensor, out_dty
     shape = (int(rows.shape[0]), -(-n // LANES), LANES)
     acc = sums(shape, [te.reduce_axis((0, deep // size), "r")], size, operands, out_dtype, {"step": size})
     cfg.add_flop(2 * m * k * n)
-    return te.compute((m, n), lambda i, j: acc[i, j // LANES, whole_vector(j, n, LANES)], name="dense", tag=tag)
+    return te.compute((m, n), lambda i, j: acc[i, j // LANES, lane_of(j, LANES, n)], name="dense", tag=tag)
 
 
 def batch_matmul(
@@ -89,7 +89,7 @@ def batch_matmul(
     cfg.add_flop(sizes.flop)
     return te.compute(
         (sizes.batch, m, n),
-        lambda b, i, j: acc[b, i, j // LANES, whole_vector(j, n, LANES)],
+        lambda b, i, j: acc[b, i, j // LANES, lane_of(j, LANES, n)],
         name="batch_matmul",
         tag=tag,
     )
