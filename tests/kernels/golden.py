@@ -18,12 +18,12 @@ from tvm import relay
 from tvm.relay.backend.graph_executor_codegen import GraphExecutorCodegen
 
 from tvm_codl.build.kernel import PASS_CONFIG
-from tvm_codl.build.region import DISABLED_PASSES
 from tvm_codl.kernels import version
 from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.gpu import usual
 from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.kernels.target import is_gpu, with_images
+from tvm_codl.kernels.workloads import DISABLED_PASSES
 
 FILE = Path(__file__).with_suffix(".json")
 _DECLARATION = re.compile(r"^__kernel [^{]*;\n", re.MULTILINE)

@@ -82,6 +82,14 @@ def test_regions_of_the_gpu_keep_their_ends_and_hold_float16(small: Prepared) ->
     assert halved > 2
 
 
+def test_operators_of_one_region_pass_float16_on(small: Prepared) -> None:
+    (name,) = (v.name_hint for v in partition(small, all_gpu(small)).get_global_vars() if v.name_hint != "main")
+    function = GpuFloat16()(partition(small, all_gpu(small)))[name]
+    assert calls(function, "annotation.stop_fusion")
+    back = [c for c in calls(function, "cast") if str(c.checked_type.dtype) == "float32"]
+    assert len(back) <= 2  # one operator that TVM's lists keep float32, and the end
+
+
 def calls(function: relay.Function, name: str) -> list[relay.Call]:
     found: list[relay.Call] = []
 

@@ -56,7 +56,7 @@ def _evaluate(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
     return tvm.IRModule.from_expr(pattern.rewrite(_Evaluate(), mod["main"]))
 
 
-#: What :func:`relay.optimize` begins with, until weights have the layouts that kernels read.
+#: Until weights have the layouts that kernels read.
 PACK = tvm.transform.Sequential(
     [
         relay.qnn.transform.CanonicalizeOps(),
@@ -67,5 +67,3 @@ PACK = tvm.transform.Sequential(
         _evaluate,
     ]
 )
-#: It need not do again.
-PACKED = ["AlterOpLayout"]

@@ -13,12 +13,19 @@ from tvm import relay
 from tvm_codl.build.dataflow import count_bytes, shape_of
 from tvm_codl.build.kernel import PASS_CONFIG, Kernel, compile_kernel, digest_of
 from tvm_codl.build.kernel_cache import KernelCache
-from tvm_codl.build.pack import PACK, PACKED
+from tvm_codl.build.pack import PACK
 
-# Folds scales computed at run time (squeeze-and-excitation) into weights, which are then no longer constant.
-DISABLED_PASSES = ["ForwardFoldScaleAxis"]
-# The network is simplified already: these only cost time.
-SIMPLIFIED = ["SimplifyExpr", "SimplifyExprPostAlterOp"]
+#: The network is simplified already.  ``relay.optimize`` takes seven times as long, and its rewriting can change the order in
+#: which the sum of two convolutions is fused behind one of them: the library's kernels were not those that were measured.
+OPTIMISE = tvm.transform.Sequential(
+    [
+        PACK,
+        relay.transform.InferType(),
+        relay.transform.FoldConstant(),
+        relay.transform.FuseOps(),
+        relay.transform.InferType(),
+    ]
+)
 
 
 class Operand(msgspec.Struct, frozen=True):
@@ -78,11 +85,8 @@ def optimise(
         kernels = [cache.get(f"{digest}.kernel", Kernel) for digest in region.kernels]
         if None not in kernels:
             return region, [kernel for kernel in kernels if kernel is not None]
-    disabled = [*DISABLED_PASSES, *SIMPLIFIED, *PACKED]
     with target, tvm.transform.PassContext(opt_level=3, config=PASS_CONFIG):
-        mod = PACK(mod)
-    with tvm.transform.PassContext(opt_level=3, config=PASS_CONFIG, disabled_pass=disabled):
-        mod, _ = relay.optimize(mod, target=target)
+        mod = OPTIMISE(mod)
     reader = _Reader(mod["main"], target, cache)
     region = reader.read()
     cache.put(name, region)

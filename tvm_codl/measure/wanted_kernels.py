@@ -10,7 +10,6 @@ import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_codl.build.region import DISABLED_PASSES
 from tvm_codl.graph.names import anchor_of
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis
@@ -66,7 +65,7 @@ def kernels(
             continue
         place = (probe.key, probe.processor)
         if place not in asked:
-            asked[place] = workloads(_module(graph, probe), targets[probe.processor], tuple(DISABLED_PASSES))
+            asked[place] = workloads(_module(graph, probe), targets[probe.processor])
         for workload in asked[place]:
             key = (probe.processor, workload)
             times[key] = times.get(key, 0.0) + ms / len(asked[place])

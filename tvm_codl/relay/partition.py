@@ -109,8 +109,9 @@ class _Writer:
 
         def feed(source: Source) -> relay.Expr:
             if source.task is not None and self.region_of[source.task] == index:
-                if source not in cuts:
-                    cuts[source] = _cut(inside[source.task, source.tensor], source.part)
+                if source not in cuts:  # whatever FuseOps would choose, kernels end where the graph's operators do
+                    made = relay.annotation.stop_fusion(inside[source.task, source.tensor])
+                    cuts[source] = _cut(made, source.part)
                 return cuts[source]
             if source not in params:
                 shape = source_shape(source, self.graph, self.plan.tasks)

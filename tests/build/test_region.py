@@ -1,0 +1,38 @@
+"""What one region's kernels are."""
+
+from __future__ import annotations
+
+import pytest
+import tvm
+from tvm import relay
+
+from tests.relay.networks import Weights, conv, image
+from tests.relay.oracle import partitioned, plan_of
+from tvm_codl.build import dataflow
+from tvm_codl.build.kernel_cache import KernelCache
+from tvm_codl.build.kernels import compile_regions
+from tvm_codl.kernels.register import cpu_target
+from tvm_codl.plan.plan import Placement
+from tvm_codl.relay.pipeline import extract
+
+
+def sums_of_two_convolutions() -> tvm.IRModule:
+    """Either convolution could have each sum fused behind it."""
+    w, y = Weights(), image(8)
+    x = y
+    for _ in range(4):
+        y = relay.nn.relu(relay.add(conv(y, w, 8, 8), conv(y, w, 8, 8, k=1)))
+    return tvm.IRModule.from_expr(relay.Function([x], y))
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_a_librarys_kernels_are_the_graphs_operators(turn: int) -> None:
+    """They are what is measured.  Stock fusing chooses otherwise now and then."""
+    graph, _, prepared = extract(sums_of_two_convolutions())
+    flow = dataflow.read(partitioned(prepared, plan_of(graph, other=Placement("cpu"))))
+    cpu = cpu_target()
+    kernels = compile_regions(flow, "cpu", tvm.target.Target(cpu, host=cpu), KernelCache())
+    assert kernels is not None
+    called = [call.function.split("_fused_")[1] for region in kernels.regions for call in region.calls]
+    wanted = ["_".join(node.op.replace(".", "_") for node in operator.body) for operator in graph.operators]
+    assert called == wanted
