@@ -20,6 +20,7 @@ from tvm_codl.measure.validation import (
     halve_successively,
     is_unsure,
     leaders,
+    safest,
 )
 
 SINGLES = ("cpu", "gpu")
@@ -94,6 +95,19 @@ def test_a_single_processor_that_was_predicted_to_win_is_not_doubted() -> None:
     phone = Phone({"cpu": 10.0, "gpu": 22.0, "a": 12.0})
     assert phone.race({"cpu": 8.0, "gpu": 21.0, "a": 9.0}).first == "cpu"
     assert len(phone.calls) == 4
+
+
+def test_a_split_within_the_noise_of_a_single_processor_is_not_taken() -> None:
+    predicted = {"cpu": 22.0, "gpu": 10.0, "a": 9.0}
+    assert Phone({"cpu": 22.0, "gpu": 10.0, "a": 9.98}, noise=0.1).race(predicted).first == "gpu"
+    assert Phone({"cpu": 22.0, "gpu": 10.0, "a": 9.0}, noise=0.1).race(predicted).first == "a"
+    assert Phone({"cpu": 22.0, "gpu": 10.0, "a": 9.8}).race(predicted).first == "a"
+    # A split that is predicted to be the faster one wins ties with splits alone.
+    assert Phone({"cpu": 22.0, "gpu": 10.0, "a": 10.05}).race(predicted).first == "gpu"
+
+
+def test_without_a_single_processor_the_fastest_split_is_the_safest() -> None:
+    assert safest("a", {"a": [1.0, 2.0], "b": [2.0, 2.0]}, []) == "a"
 
 
 def test_a_network_without_a_split_is_a_race_of_two() -> None:

@@ -184,7 +184,16 @@ def halve_successively(
             _add(samples, run(racing, _count(2, samples, racing, seconds)))
         else:
             break
-    return Validation(samples, choose(_medians(samples, racing), predicted_ms))
+    first = choose(_medians(samples, racing), predicted_ms)
+    return Validation(samples, safest(first, samples, [name for name in racing if name in singles]))
+
+
+def safest(first: str, samples: Mapping[str, Sequence[float]], singles: Sequence[str]) -> str:
+    """``first``, or the best of ``singles`` where that is not slower beyond doubt: noise alone must not choose a split, which
+    needs both processors undisturbed and may be the slower one tomorrow."""
+    alone = min(singles, key=_medians(samples, singles).__getitem__, default=first)
+    lead, error = _compare(samples[first], samples[alone])
+    return first if first in singles or lead > 2 * error else alone
 
 
 def leaders(
@@ -213,16 +222,21 @@ def choose(median_ms: Mapping[str, float], predicted_ms: Mapping[str, float], ti
 
 
 def is_unsure(samples: Sequence[Sequence[float]], tie: float = TIE) -> bool:
-    """Whether the order of the two fastest is uncertain although they differ by more than a tie.
+    """Whether the order of the two fastest is uncertain although they differ by more than a tie."""
+    first, second = sorted(samples, key=lambda times: float(np.median(times)))[:2]
+    lead, error = _compare(first, second)
+    return math.log1p(tie) < abs(lead) < 2 * error
+
+
+def _compare(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
+    """How much longer the second takes, as the median logarithm of the ratio, and that median's standard error.
 
     Compares times of the same round, so that a slow round changes nothing.  The standard error of a median is 1.25 times
     that of a mean (normal errors).
     """
-    first, second = sorted(samples, key=lambda times: float(np.median(times)))[:2]
     n = min(len(first), len(second))
     ratio = np.log(np.asarray(second[-n:])) - np.log(np.asarray(first[-n:]))
-    error = 1.25 * float(np.std(ratio)) / math.sqrt(n)
-    return math.log1p(tie) < abs(float(np.median(ratio))) < 2 * error
+    return float(np.median(ratio)), 1.25 * float(np.std(ratio)) / math.sqrt(n)
 
 
 def _medians(samples: Mapping[str, Sequence[float]], names: Sequence[str]) -> dict[str, float]:
