@@ -8,11 +8,21 @@ import sys
 
 BRANCH = re.compile(r"^\s+(br|switch|i\d+ .*label|\])")
 LABEL = re.compile(r'label %("?[-\w.$]+"?)')
+SELECT = re.compile(r"(\s+)(%\S+) = select i1 (\S+), (<(\d+) x .*)")
 NAME = re.compile(r'^("?[-\w.$]+"?):')
 
 
 def spirv(line: str) -> str:
-    """Of a value that is not poison, freeze is the value.  A loop to be written out once is one not to be written out."""
+    """Of a value that is not poison, freeze is the value.  A loop to be written out once is one not to be written out.  One
+    condition does not choose between vectors."""
+    if match := SELECT.match(line):
+        indent, name, condition, vectors, lanes = match.groups()
+        kind, one, all = f"<{lanes} x i1>", f"{name}.one", f"{name}.all"
+        return (
+            f"{indent}{one} = insertelement {kind} undef, i1 {condition}, i32 0\n"
+            f"{indent}{all} = shufflevector {kind} {one}, {kind} undef, <{lanes} x i32> zeroinitializer\n"
+            f"{indent}{name} = select {kind} {all}, {vectors}"
+        )
     line = line.replace('!"llvm.loop.unroll.count", i32 1}', '!"llvm.loop.unroll.disable"}')
     return re.sub(r"= freeze (\S+) (\S+)", r"= bitcast \1 \2 to \1", line)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -91,6 +92,13 @@ def test_strips_of_a_real_gpu_fit_its_registers(
     held = int(cut.columns) + reach(int(cut.columns), stride, kernel, dilation) + kernel
     assert 1 <= cut.columns <= columns and (cut.columns == 1 or 4 * held <= gpu.registers)
     assert cut.threads == gpu.group and strips.PADDINGS[int(cut.padding)] == "inline"
+
+
+@pytest.mark.parametrize("columns", [7, 14, 28, 56, 112])
+def test_strips_leave_no_tail_where_registers_are_few(columns: int) -> None:
+    """Mali-G78's compiler spills its conditions.  Where nothing divides the columns a tail costs less than strips of one."""
+    cut = strips.choose(strips.StripProblem(columns, columns, 4, 3, 3, 1, 1), 4, usual("valhall"))
+    assert cut.columns == (3 if columns == 7 else 2)
 
 
 @settings(max_examples=examples(300))

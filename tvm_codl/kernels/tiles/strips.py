@@ -61,12 +61,18 @@ def choose(problem: StripProblem, widest: int, gpu: Gpu | None) -> Strips:
 
 
 def _choose_in_groups(problem: StripProblem, gpu: Gpu) -> Strips:
-    """The widest strip whose results, a row of inputs and of weights fit the registers together."""
+    """The widest strip whose results, a row of inputs and of weights fit the registers together.
+
+    Where registers are so few that they decide, the conditions of a tail are what does not fit (Mali-G78 spills): a strip
+    leaves none there if it can.
+    """
     strip = np.ones_like(problem.columns)
     for width in range(2, NARROW + 1):
         inputs = reach(width, problem.stride, problem.kernel_w, problem.dilation)
         held = (width + inputs + problem.kernel_w) * problem.lanes
         strip = np.where((held <= gpu.registers) & (width <= problem.columns), width, strip)
+    whole = largest_divisor(problem.columns, strip)
+    strip = np.where((strip < np.minimum(NARROW, problem.columns)) & (whole > 1), whole, strip)
     return Strips(strip, np.ones_like(strip), PADDINGS.index("inline"), np.full_like(strip, gpu.group))
 
 
