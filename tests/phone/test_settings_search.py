@@ -17,6 +17,7 @@ from tvm_codl.kernels.register import cpu_target
 from tvm_codl.kernels.schedules.image import PIXEL
 from tvm_codl.kernels.target import vector_lanes
 from tvm_codl.measure.choices import offered
+from tvm_codl.measure.interleave import RUNS
 from tvm_codl.measure.settings_search import apply_settings, parse_settings, search_settings
 from tvm_codl.plan.plan import Placement, Plan, uniform_plan
 from tvm_codl.records.settings import DEFAULT, Settings
@@ -51,7 +52,7 @@ def test_each_setting_that_the_phone_can_vary_is_measured(session: Session, smal
     chosen, ratios = search_settings(small, plan, replace(session, log=said.append))
     offers = offered(session.profile, plan)
     assert len(ratios) == sum(len(values) for values in offers.values()) > 0
-    assert all(r.median > 0 and r.n >= 6 for r in ratios)
+    assert all(r.median > 0 and r.n >= RUNS for r in ratios)  # rounds that other work disturbed are left out
     assert chosen.operators == plan.operators
     assert chosen.settings == DEFAULT or any(r.settings == chosen.settings and r.clear for r in ratios)
     assert said[-1] == f"settings: {chosen.settings.words()}"
