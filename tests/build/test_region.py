@@ -11,7 +11,7 @@ from tests.relay.oracle import partitioned, plan_of
 from tvm_codl.build import dataflow
 from tvm_codl.build.kernel_cache import KernelCache
 from tvm_codl.build.kernels import compile_regions
-from tvm_codl.kernels.register import cpu_target
+from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.plan.plan import Placement
 from tvm_codl.relay.pipeline import extract
 
@@ -36,3 +36,15 @@ def test_a_librarys_kernels_are_the_graphs_operators(turn: int) -> None:
     called = [call.function.split("_fused_")[1] for region in kernels.regions for call in region.calls]
     wanted = ["_".join(node.op.replace(".", "_") for node in operator.body) for operator in graph.operators]
     assert called == wanted
+
+
+def test_a_gpus_kernel_has_no_more_arguments_than_its_target_allows() -> None:
+    params = [relay.var(f"x{i}", shape=(1, 4)) for i in range(140)]
+    joined = relay.concatenate([relay.nn.relu(x) for x in params], axis=1)
+    graph, _, prepared = extract(tvm.IRModule.from_expr(relay.Function(params, joined)))
+    flow = dataflow.read(partitioned(prepared, plan_of(graph, other=Placement("gpu"))))
+    cpu = cpu_target()
+    target = tvm.target.Target(gpu_target(cpu), host=cpu)
+    kernels = compile_regions(flow, "gpu", target, KernelCache())
+    assert kernels is not None
+    assert all(len(call.operands) <= target.max_function_args for region in kernels.regions for call in region.calls)

@@ -15,18 +15,6 @@ from tvm_codl.build.kernel import PASS_CONFIG, Kernel, compile_kernel, digest_of
 from tvm_codl.build.kernel_cache import KernelCache
 from tvm_codl.build.pack import PACK
 
-#: The network is simplified already.  ``relay.optimize`` takes seven times as long, and its rewriting can change the order in
-#: which the sum of two convolutions is fused behind one of them: the library's kernels were not those that were measured.
-OPTIMISE = tvm.transform.Sequential(
-    [
-        PACK,
-        relay.transform.InferType(),
-        relay.transform.FoldConstant(),
-        relay.transform.FuseOps(),
-        relay.transform.InferType(),
-    ]
-)
-
 
 class Operand(msgspec.Struct, frozen=True):
     """A kernel's argument: ``kind`` is input, output, weight or scratch, ``index`` its number in the region."""
@@ -74,6 +62,20 @@ class _Tensor(NamedTuple):
     output: int = 0
 
 
+def _passes(target: tvm.target.Target) -> tvm.transform.Pass:
+    """For a network that is simplified already.  ``relay.optimize`` takes seven times as long."""
+    return tvm.transform.Sequential(
+        [
+            PACK,
+            relay.transform.InferType(),
+            relay.transform.FoldConstant(),
+            relay.transform.SplitArgs(int(target.max_function_args)),
+            relay.transform.FuseOps(),
+            relay.transform.InferType(),
+        ]
+    )
+
+
 def optimise(
     function: relay.Function, target: tvm.target.Target, cache: KernelCache
 ) -> tuple[OptimisedRegion, list[Kernel]]:
@@ -86,7 +88,7 @@ def optimise(
         if None not in kernels:
             return region, [kernel for kernel in kernels if kernel is not None]
     with target, tvm.transform.PassContext(opt_level=3, config=PASS_CONFIG):
-        mod = OPTIMISE(mod)
+        mod = _passes(target)(mod)
     reader = _Reader(mod["main"], target, cache)
     region = reader.read()
     cache.put(name, region)
