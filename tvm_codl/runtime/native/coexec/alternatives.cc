@@ -28,10 +28,11 @@ const char* ReasonName(Reason reason) {
   return kNames[static_cast<size_t>(reason)];
 }
 
-// Samples in milliseconds, as a JSON list with 9 digits.  The text's length hardly varies, nor what it allocates.
+// Samples in milliseconds, as a JSON list, to the picosecond.  With as many digits for all, the text's length does
+// not vary, nor what it allocates.
 std::string SamplesJson(const std::vector<double>& samples) {
   std::ostringstream out;
-  out << '[' << std::setprecision(9);
+  out << '[' << std::fixed << std::setprecision(9);
   for (size_t i = 0; i < samples.size(); ++i) out << (i != 0 ? "," : "") << samples[i];
   out << ']';
   return out.str();
