@@ -15,7 +15,7 @@ from tvm import relay
 
 from tests.frontend.onnx_models import random
 from tests.frontend.tflite_models import SAME, Model
-from tvm_codl.errors import CheckFailed
+from tvm_codl.errors import CheckFailed, UserError
 from tvm_codl.frontend import tflite_import
 from tvm_codl.frontend.load import load_model
 from tvm_codl.measure import checked_import
@@ -150,3 +150,21 @@ def test_what_was_right_is_not_checked_again(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(checked_import, "host_outputs", None)
     check_import(model, log=lines.append)
     assert len(lines) == 1
+
+
+def test_other_work_is_done_beside_the_check_but_not_where_there_is_nothing_to_check(tmp_path: Path) -> None:
+    model = load_model(str(write(tmp_path, "Relu")))
+    done: list[int] = []
+    check_import(model, meanwhile=lambda: done.append(1))
+    assert done == [1]
+    check_import(model, meanwhile=lambda: done.append(2))
+    assert done == [1]
+
+
+def test_an_error_of_the_work_beside_the_check_is_raised(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise UserError("it cannot be prepared", "it has no operators", "name another network")
+
+    model = load_model(str(write(tmp_path, "Relu")))
+    with pytest.raises(UserError, match="it cannot be prepared"):
+        check_import(model, meanwhile=fail)

@@ -57,12 +57,16 @@ class _Running:
 
 
 def build_all(
-    count: int, build: Build, workers: int = 0, limit_s: float | Callable[[int], float] = 600.0
+    count: int,
+    build: Build,
+    workers: int = 0,
+    limit_s: float | Callable[[int], float] = 600.0,
+    meanwhile: Callable[[], object] | None = None,
 ) -> Iterator[tuple[int, Outcome]]:
     """Runs ``build(i)`` for ``i < count`` in forked processes, ``workers`` at a time, and yields as they end.
 
     Forking avoids sending the network and its weights.  A build that exceeds ``limit_s`` seconds (one number for all, or by
-    index) is killed and counts as failed.
+    index) is killed and counts as failed.  ``meanwhile`` is called here once the first builds have begun.
 
     Raises :class:`WorkplaceError` where a compiler or disk space is missing: every build would fail.
     """
@@ -86,6 +90,9 @@ def build_all(
                 sender.close()
                 limit = limit_s(index) if callable(limit_s) else limit_s
                 running[index] = _Running(process, receiver, time.monotonic() + limit, limit)
+            if meanwhile is not None:
+                meanwhile()
+                meanwhile = None
             patience = max(0.0, min(r.until for r in running.values()) - time.monotonic())
             ready = multiprocessing.connection.wait([r.receiver for r in running.values()], timeout=patience)
             for index, job in list(running.items()):

@@ -240,11 +240,11 @@ def read_network(source: str, shape: tuple[tuple[str, tuple[int, ...]], ...]) ->
     from tvm_codl.relay.pipeline import prepare
 
     model = load_model(source, dict(shape))
+    prepared = functools.cache(functools.partial(prepare, model))
     context = click.get_current_context(silent=True)
     if context is not None and context.meta.get(_NO_CHECK) is False:
-        check_import(model, log=talk)
-
-    return prepare(model)
+        check_import(model, log=talk, meanwhile=prepared)
+    return prepared()
 
 
 def named_plan(name: str, prepared: Prepared) -> Plan:

@@ -5,8 +5,9 @@ It runs before anything is measured, and once for each file: what was right is r
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,15 @@ from tvm_codl.paths import cache_dir
 from tvm_codl.relay.model import LoadedModel
 
 
-def check_import(model: LoadedModel, inputs: Values | None = None, log: Log = lambda _: None) -> None:
+def check_import(
+    model: LoadedModel,
+    inputs: Values | None = None,
+    log: Log = lambda _: None,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> None:
     """Compares the network's answer with the reference's, on its sample inputs or on ``inputs``.
+
+    Most of it is another process's work; ``meanwhile`` runs in this one beside it, if there is anything to check.
 
     Raises :class:`CheckFailed` where they differ, with the first node of the file whose output does, and
     :class:`UserError` where the network does not compile here.
@@ -34,7 +42,9 @@ def check_import(model: LoadedModel, inputs: Values | None = None, log: Log = la
     if mark and mark.exists():
         return
     log(f"checking the import of {model.name}")
-    error = answer_errors(host_outputs(model.module, values), reference_outputs(model, values), model.quanta)[1]
+    wanted = functools.cache(lambda: reference_outputs(model, values))
+    found = host_outputs(model.module, values, lambda: (wanted(), meanwhile()))
+    error = answer_errors(found, wanted(), model.quanta)[1]
     if not error <= TOLERANCE:
         raise CheckFailed(
             f"{model.name} is imported wrongly: its answer differs from the reference's by {error:.2e}",

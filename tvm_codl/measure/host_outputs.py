@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +23,10 @@ Values = Mapping[str, np.ndarray]
 SKIPPED = ["SimplifyExpr", "SimplifyExprPostAlterOp", "FlattenAtrousConv"]
 
 
-def host_outputs(module: tvm.IRModule, inputs: Values) -> list[np.ndarray]:
-    """What an imported module computes on this computer's CPU, built and run in a process of its own.
+def host_outputs(
+    module: tvm.IRModule, inputs: Values, meanwhile: Callable[[], object] | None = None
+) -> list[np.ndarray]:
+    """What an imported module computes on this computer's CPU, built and run in a process of its own, beside ``meanwhile``.
 
     Raises :class:`UserError` where it does not compile.
     """
@@ -40,7 +42,7 @@ def host_outputs(module: tvm.IRModule, inputs: Values) -> list[np.ndarray]:
             np.savez(path, *(executor.get_output(i).numpy() for i in range(executor.get_num_outputs())))
             return path
 
-        _, outcome = next(build_all(1, write))
+        _, outcome = next(build_all(1, write, meanwhile=meanwhile))
         if outcome.path is None:
             raise UserError("the imported network does not compile here", outcome.error, "use --no-check")
         with np.load(outcome.path) as file:
