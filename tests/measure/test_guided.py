@@ -251,3 +251,17 @@ def test_the_grid_is_every_axis_in_tenths() -> None:
     assert [p.at for id, p in places if id == last.id and p.axis == "height"] == [1, 2, 3, 4, 5, 6, 7]
     probes = grid_probes(GRAPH, AXES)
     assert len({(p.key, p.processor) for p in probes}) == len(probes)
+
+
+def test_one_of_each_kind_is_measured_on_the_gpu_however_short(
+    store: RecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WORTH_MEASURING", 1.0)
+    monkeypatch.setattr(module, "FEW", 1e9)
+    meter = NullMeter(GRAPH, store)
+    guided(meter, Budget(seconds=0.0))
+    workloads = {Workload.of(operator, GRAPH).key: Workload.of(operator, GRAPH) for operator in GRAPH.operators}
+    ran = [workloads[p.key] for p in meter.taken if p.processor == "gpu" and not p.axis]
+    kinds = {(w.anchor, w.dtype) for w in workloads.values()}
+    assert {(w.anchor, w.dtype) for w in ran} == kinds
+    assert len(ran) == len(kinds)

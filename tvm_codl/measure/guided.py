@@ -1,6 +1,7 @@
 """Plan-guided measuring: measure a little, fit, plan, measure where the plan is close or unsure, and again.
 
-First come the whole operators: all on the CPU, and on the GPU those that take long enough to matter, alone or together.
+First come the whole operators: all on the CPU, and on the GPU those that take long enough to matter, alone or together,
+and one of each kind.
 Each round then fits the cost model to all records, plans, and measures the pieces with the largest expected gain
 (:mod:`.acquisition`), until the plan is stable, nothing is left to gain, or the budget ends.  Records are stored as they
 come and never measured twice, so an interrupted loop goes on where it was.  Equal records give equal results.
@@ -217,10 +218,23 @@ class GuidedMeasuring:
         """How many of the network's operators are one workload."""
         return Counter(Workload.of(operator, self.graph).key for operator in self.graph.operators)
 
+    @cached_property
+    def _kinds(self) -> dict[str, tuple[str, str]]:
+        """What an operator does and its type, by key."""
+        workloads = [Workload.of(operator, self.graph) for operator in self.graph.operators]
+        return {workload.key: (workload.anchor, workload.dtype) for workload in workloads}
+
     def _long_ones(self, probes: Sequence[Probe]) -> list[Probe]:
-        """Those whose operator takes a relevant share of the network's time on the CPU, or may."""
+        """Those whose operator takes a relevant share of the network's time on the CPU, or may; and the longest of each kind
+        without one, since a kind that never ran there may be slower than anything the cost model has seen."""
         least = WORTH_MEASURING * self._total_ms("cpu", self._calls)
-        return [p for p in probes if self._ms(p.key, "cpu") * self._calls[p.key] >= least]
+        seen = {self._kinds.get(key) for key, on in self.records if on == "gpu"}
+        chosen = []
+        for p in sorted(probes, key=lambda p: -self._ms(p.key, "cpu") * self._calls[p.key]):
+            if self._ms(p.key, "cpu") * self._calls[p.key] >= least or self._kinds[p.key] not in seen:
+                chosen.append(p)
+                seen.add(self._kinds[p.key])
+        return chosen
 
     def _short_ones(self, probes: Sequence[Probe]) -> list[Probe]:
         """``probes`` if they matter together: on a GPU that is much faster than the CPU, or that takes long to start."""

@@ -32,6 +32,11 @@ from tvm_codl.kernels.target import group_size, is_gpu, vector_lanes
 from tvm_codl.kernels.tiles import vectors
 
 FEW = 4  # channels
+VECTORS_OF = {
+    "float32",
+    "int8",
+    "uint8",
+}  # PoCL's compiler makes none of integers by itself where it loads on a condition
 UNROLL = 32  # vectors of one pixel
 WINDOW = 16  # steps of a reduction that a real GPU unrolls, to have their loads under way together
 CHUNK = 4096  # results per work-item, so that its start costs little
@@ -86,9 +91,13 @@ def stage_lanes(op: te.ComputeOp) -> int:
     if not op.axis:
         return 1
     extent = int(op.axis[-1].dom.extent)
-    for part in inlined(op):
+    parts = inlined(op)
+    types = {t for part in parts for t in dtypes(part)}
+    if len(types) > 1 or not types <= VECTORS_OF:
+        return 1
+    for part in parts:
         last = part.axis[-1].var if part.axis else None
-        if any(t != "float32" for t in dtypes(part)) or any(has_scalar_part(body, last) for body in part.body):
+        if any(has_scalar_part(body, last) for body in part.body):
             return 1
         extent = math.gcd(extent, *boundaries(part, last))
     return _lanes(extent)
