@@ -11,6 +11,7 @@ import pytest
 import tvm_codl as codl
 from tvm_codl.cli.main import run
 from tvm_codl.cli.output import elapsed_s
+from tvm_codl.measure.interleave import Race
 from tvm_codl.records.store import RecordStore
 from tvm_codl.relay.pipeline import prepare
 
@@ -53,8 +54,9 @@ def test_a_time_limit_ends_with_the_best_plan_that_is_known(tmp_path: Path, caps
 
 
 def test_what_was_planned_before_is_not_planned_again_unless_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Race, "disturbed", False)  # other tests run beside this one
     store, path = tmp_path / "records.sqlite", tmp_path / "plan.json"
     words = ["plan", "zoo:small", "--records", str(store), "-o", str(path), "--budget", "3"]
     said, plans, runs = [], [], []
@@ -71,3 +73,17 @@ def test_what_was_planned_before_is_not_planned_again_unless_asked(
     assert ["planned before" in err for err in said] == [False, True, False]
     assert plans[1].placements == plans[0].placements and plans[1].measured_ms > 0
     assert runs[0] == runs[1] < runs[2]
+
+
+def test_times_of_a_disturbed_race_are_not_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Race, "disturbed", True)
+    store = tmp_path / "records.sqlite"
+    words = ["plan", "zoo:small", "--records", str(store), "-o", str(tmp_path / "plan.json"), "--budget", "1"]
+    for _ in range(2):
+        assert run(words) == 0
+        said = capsys.readouterr().err
+        assert "planned before" not in said and "these times are not kept" in said
+    with RecordStore(store) as opened:
+        assert len(opened) > 0 and list(opened.plans()) == []

@@ -63,8 +63,8 @@ def validate(
     found: Callable[[Plan], None] | None = None,
 ) -> Plan:
     """Builds the shortlisted plans, runs them in turn on the phone beside each processor alone, and returns the fastest
-    with its ``measured_ms``.  Stores the times of all but those with wrong answers.  ``found`` gets the fastest so far, once
-    its answers were checked.
+    with its ``measured_ms``.  Stores the times of all but those with wrong answers, and none of a race that was disturbed:
+    they would price every other plan.  ``found`` gets the fastest so far, once its answers were checked.
 
     Leaves out a processor that does not run every operator.
     """
@@ -105,7 +105,11 @@ def validate(
     now = time.time()
     # The plan that is taken comes first: one that left early may have the better median, of few samples (planned_before).
     names = sorted(result.samples, key=lambda name: name != result.first)
-    context.store.add(record_of(problem, plans[name], result.samples[name], tools.kernel_id, now) for name in names)
+    runs = [record_of(problem, plans[name], result.samples[name], tools.kernel_id, now) for name in names]
+    if racing.disturbed:
+        log("these times are not kept: the same command runs the plans again")
+    else:
+        context.store.add(runs)
     # Calibrate on single-processor runs only: they fit better than per-operator sums.
     own = calibrate_network(context.plan_runs(), problem.graph)
     log(f"calibrated by these runs: {own.cpu:.3f} (CPU) and {own.gpu:.3f} (GPU) times the operators' sum")
