@@ -70,7 +70,7 @@ def main(models: tuple[str, ...], phone: PhoneChoice, budget_s: float, rounds: i
             prepared = prepare(load_model(name))
             peers[name] = open_peers(prepared.model, prepared.model.sample_inputs(), talk)
             found, errors[name] = ours(prepared, session, budget_s)
-            races[name] = Race({**found, **peers[name]})
+            races[name] = Race({**found, **peers[name]}, usual=session.usual_work)
             samples[name] = {variant: [] for variant in races[name].turns}
         calm_down()
         for done in range(1, rounds + 1):

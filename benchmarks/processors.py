@@ -91,7 +91,7 @@ def measure(name: str, prepared: Prepared, paths: dict[str, Path], session: Sess
     inputs = prepared.model.sample_inputs()
     wanted = reference_outputs(prepared.model, inputs)
     errors = {on: answer_errors(module.run(inputs), wanted, prepared.model.quanta)[1] for on, module in modules.items()}
-    racing = race(modules)
+    racing = race(modules, usual=session.usual_work)
     samples = racing.run(rounds)
     if racing.words:
         talk(racing.words)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_codl.measure.interleave import PATIENCE_S, RUNS, TRIES, WARM_MS, Race, library_turn
+from tvm_codl.measure.interleave import PATIENCE_S, RUNS, TRIES, WARM_MS, Race, UsualWork, library_turn
 from tvm_codl.runtime.comodule import Watched
 
 
@@ -19,9 +19,9 @@ class Phone:
         self.ms, self.taken, self.now = ms, taken, 0.0
         self.speed = 1.0
 
-    def race(self, patience_s: float = PATIENCE_S) -> Race:
+    def race(self, patience_s: float = PATIENCE_S, usual: UsualWork | None = None) -> Race:
         turns = {name: lambda name=name: self.turn(name) for name in self.ms}
-        return Race(turns, patience_s=patience_s, clock=lambda: self.now, sleep=self.sleep)
+        return Race(turns, patience_s=patience_s, clock=lambda: self.now, sleep=self.sleep, usual=usual)
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -81,6 +81,15 @@ def test_a_clock_that_fell_is_noticed_though_nobody_waits() -> None:
     phone.speed = 0.7
     race.run(6)
     assert race.disturbed
+
+
+def test_a_clock_that_fell_before_a_race_is_noticed_by_what_the_races_before_found() -> None:
+    phone, usual = Phone({"a": 4.0}), UsualWork()
+    for speed, disturbed in ((1.0, False), (0.7, True), (0.95, False), (1.4, False), (1.0, True)):
+        phone.speed = speed
+        race = phone.race(patience_s=1.0, usual=usual)
+        race.run(10)
+        assert race.disturbed == disturbed, speed
 
 
 def test_a_turn_is_taken_again_a_few_times() -> None:

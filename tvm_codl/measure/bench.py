@@ -194,7 +194,7 @@ def bench(
     operators.measure()
     calm_down()
     log(f"running {repeat} rounds")
-    racing = race(modules, others)
+    racing = race(modules, others, usual=context.usual_work)
     samples: dict[str, list[float]] = {name: [] for name in racing.turns}
     parts = min(repeat, PARTS)
     for part in range(parts):

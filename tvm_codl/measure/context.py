@@ -8,6 +8,7 @@ from typing import Any
 
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.kernels.toolchain import Toolchain
+from tvm_codl.measure.interleave import UsualWork
 from tvm_codl.measure.settings import Settings
 from tvm_codl.records.plan_record import PlanRecord
 from tvm_codl.records.record import Record
@@ -19,13 +20,14 @@ Log = Callable[[str], None]
 @dataclass(frozen=True)
 class Context:
     """A phone (or a :class:`~tvm_codl.measure.phone_pool.PhonePool`), the record store, the compilers for the phone, and
-    where progress is reported.  ``settings`` say how pieces are timed."""
+    where progress is reported.  ``settings`` say how pieces are timed; ``usual_work`` is what races found (:class:`Race`)."""
 
     phone: Any
     store: RecordStore
     tools: Toolchain
     log: Log = lambda _: None
     settings: Settings = field(default_factory=Settings)
+    usual_work: UsualWork = field(default_factory=dict)
 
     @property
     def profile(self) -> DeviceProfile:

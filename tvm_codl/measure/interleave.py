@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import ceil
+from math import ceil, inf
 from statistics import median
 
 import numpy as np
@@ -34,6 +34,8 @@ FEW = 0.25
 
 #: Takes one turn of a program: samples, of which the last :data:`RUNS` count.
 Turn = Callable[[], Watched]
+#: Ms of known work by the number of cores and the core, as the races of one phone found it.
+UsualWork = dict[tuple[int, int], float]
 
 
 class Race:
@@ -41,7 +43,8 @@ class Race:
 
     A turn in which other work had the cores is taken again, a round in which that did not help is repeated, both within
     ``patience_s`` seconds (by default :data:`PATIENCE_S`).  ``discarded`` counts the turns that were left out.  A sample is
-    the mean of ``number`` runs.
+    the mean of ``number`` runs.  ``usual`` is shared by the races on a phone: what lasts longer than one of them, such as
+    a clock that fell, or cores that somebody else shares, does not show within it.
     """
 
     def __init__(
@@ -51,7 +54,10 @@ class Race:
         patience_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        usual: UsualWork | None = None,
     ) -> None:
+        self._usual: UsualWork = {} if usual is None else usual
+        self._before = dict(self._usual)
         self.turns, self._clock, self._sleep = turns, clock, sleep
         self.patience_s = PATIENCE_S if patience_s is None else patience_s
         self._wake_ms = WAKE_MS / number
@@ -59,7 +65,7 @@ class Race:
         self._wanted = self._kept = 0  # rounds
         # ms of known work, by the number of cores and the core
         self._work: dict[tuple[int, int], list[float]] = {}
-        self._usual_ms: dict[tuple[int, int], float] = {}
+        self._usual_ms: UsualWork = {}
 
     def run(self, repeat: int, names: Iterable[str] | None = None) -> dict[str, list[float]]:
         """``RUNS`` samples in ms of each program (by default of all) a round; those at one place are of the same round."""
@@ -73,6 +79,7 @@ class Race:
             calm = [turns for turns in rounds if all(map(self._is_calm, turns.values()))]
             if len(rounds) > repeat:
                 self.patience_s = left_s - (self._clock() - started)
+        self._usual |= {key: ms for key, ms in self._usual_ms.items() if len(self._work[key]) >= FIRST}
         self._wanted += repeat
         self._kept += len(calm)
         if len(calm) >= FEW * repeat:
@@ -105,7 +112,7 @@ class Race:
             key = (len(turn.work_ms), core)
             times = self._work.setdefault(key, [])
             times.append(ms)
-            self._usual_ms[key] = min(median(times), median(times[:FIRST]))
+            self._usual_ms[key] = min(median(times), median(times[:FIRST]), self._before.get(key, inf))
 
     def _is_calm(self, turn: Watched) -> bool:
         """Whether a turn had the cores for itself, as fast as they usually are."""
@@ -132,11 +139,14 @@ class Race:
 
 
 def race(
-    modules: Mapping[str, CoModule], others: Mapping[str, Turn] | None = None, patience_s: float | None = None
+    modules: Mapping[str, CoModule],
+    others: Mapping[str, Turn] | None = None,
+    patience_s: float | None = None,
+    usual: UsualWork | None = None,
 ) -> Race:
     """A race of libraries that have their inputs, and of ``others``."""
     turns = {name: library_turn(module) for name, module in modules.items()}
-    return Race({**turns, **(others or {})}, patience_s=patience_s)
+    return Race({**turns, **(others or {})}, patience_s=patience_s, usual=usual)
 
 
 def library_turn(module: CoModule) -> Turn:

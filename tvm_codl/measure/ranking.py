@@ -139,7 +139,7 @@ def _measure(
         _, relative[name] = check_answer(name, module, inputs, wanted, quanta=networks[name].model.quanta)
     calm_down()
     context.log(f"running {repeat} rounds of {len(modules)} models")
-    racing = race(modules)
+    racing = race(modules, usual=context.usual_work)
     measured = [
         Measured(name, Statistics.of(times), plans[name].predicted_ms, relative[name])
         for name, times in racing.run(repeat).items()

@@ -68,7 +68,7 @@ class SettingLibraries:
 
     def run(self, wanted: Sequence[Settings], rounds: int) -> Mapping[Settings, Sequence[float]]:
         turns = {str(number): partial(self._turn, settings) for number, settings in enumerate(wanted)}
-        race = Race(turns, self.number)
+        race = Race(turns, self.number, usual=self._context.usual_work)
         samples = dict(zip(wanted, race.run(rounds).values(), strict=True))
         if race.words:
             self._context.log(race.words)

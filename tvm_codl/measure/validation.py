@@ -83,7 +83,7 @@ def validate(
             singles.pop(name, None)
     start(modules, prepared.model.sample_inputs())
     predicted = {name: plan.predicted_ms for name, plan in plans.items()}
-    racing, soundness = race(modules, patience_s=seconds / 2), Soundness(prepared, context)
+    racing, soundness = race(modules, patience_s=seconds / 2, usual=context.usual_work), Soundness(prepared, context)
 
     def run(names: Sequence[str], repeat: int) -> Mapping[str, list[float]]:
         times = racing.run(repeat, names)
