@@ -15,14 +15,17 @@ LOG2E = 1.4426950408889634
 # ln 2 in two parts: the first has so few bits that its product with an exponent is exact (Cody and Waite).
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4
 LOWEST, HIGHEST = -87.3, 88.7  # outside, float32 holds no normal result
+# A processor takes a hundred times as long for a result that is not normal.  What is divided by a sum of these is.
+LOWEST_POWER = -70.0
 # Minimax polynomial of (exp(r) - 1 - r) / r² on [-ln 2 / 2, ln 2 / 2], from Cephes' expf.
 POLYNOMIAL = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 
 
-def exp_value(x: Any) -> Any:
-    """exp(``x``) for one float32, within 2 units in the last place where the result is normal."""
+def exp_value(x: Any, lowest: float = LOWEST, highest: float = HIGHEST) -> Any:
+    """exp(``x``) for one float32, within 2 units in the last place from ``lowest`` to ``highest``, which stand for what is
+    outside."""
     const = tir.const
-    x = te.max(te.min(x, const(HIGHEST, "float32")), const(LOWEST, "float32"))
+    x = te.max(te.min(x, const(highest, "float32")), const(lowest, "float32"))
     n = te.floor(x * const(LOG2E, "float32") + const(0.5, "float32"))
     r = x - n * const(LN2_HIGH, "float32") - n * const(LN2_LOW, "float32")
     p = const(POLYNOMIAL[0], "float32")
@@ -44,7 +47,7 @@ def exp(x: te.Tensor) -> te.Tensor:
 
 def sigmoid(x: te.Tensor) -> te.Tensor:
     one = tir.const(1.0, "float32")
-    return _each(x, lambda v: one / (one + exp_value(-v)), "sigmoid")
+    return _each(x, lambda v: one / (one + exp_value(-v, highest=-LOWEST)), "sigmoid")
 
 
 def softmax(x: te.Tensor, axis: int) -> te.Tensor:
@@ -53,7 +56,9 @@ def softmax(x: te.Tensor, axis: int) -> te.Tensor:
     largest = topi.max(x, axis, keepdims=True)
     powers = te.compute(
         x.shape,
-        lambda *i: exp_value(x(*i) - largest(*(tir.const(0, "int32") if d == axis else v for d, v in enumerate(i)))),
+        lambda *i: exp_value(
+            x(*i) - largest(*(tir.const(0, "int32") if d == axis else v for d, v in enumerate(i))), LOWEST_POWER
+        ),
         name="powers",
         tag="powers_codl",  # not inlined: it is read twice
     )
