@@ -32,11 +32,8 @@ from tvm_codl.kernels.target import group_size, is_gpu, vector_lanes
 from tvm_codl.kernels.tiles import vectors
 
 FEW = 4  # channels
-VECTORS_OF = {
-    "float32",
-    "int8",
-    "uint8",
-}  # PoCL's compiler makes none of integers by itself where it loads on a condition
+# PoCL's compiler makes no vectors of integers by itself where they are loaded on a condition.
+VECTORS_OF = {"float32", "int8", "uint8"}
 UNROLL = 32  # vectors of one pixel
 WINDOW = 16  # steps of a reduction that a real GPU unrolls, to have their loads under way together
 CHUNK = 4096  # results per work-item, so that its start costs little

@@ -15,7 +15,8 @@ LOG2E = 1.4426950408889634
 # ln 2 in two parts: the first has so few bits that its product with an exponent is exact (Cody and Waite).
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4
 LOWEST, HIGHEST = -87.3, 88.7  # outside, float32 holds no normal result
-# A processor takes a hundred times as long for a result that is not normal.  What is divided by a sum of these is.
+# A processor takes a hundred times as long for a result that is not normal.  A power of softmax is divided by the sum of all,
+# and the quotient must be normal too.
 LOWEST_POWER = -70.0
 # Minimax polynomial of (exp(r) - 1 - r) / r² on [-ln 2 / 2, ln 2 / 2], from Cephes' expf.
 POLYNOMIAL = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
