@@ -33,7 +33,8 @@ from tvm_codl.kernels.tiles import vectors
 
 FEW = 4  # channels
 # PoCL's compiler makes no vectors of integers by itself where they are loaded on a condition.
-VECTORS_OF = {"float32", "int8", "uint8"}
+BYTES = {"int8", "uint8"}
+BYTE_WIDTHS = (8, 16)  # TVM takes four bytes for one number of 32 bits, and writes OpenCL that does not compile
 UNROLL = 32  # vectors of one pixel
 WINDOW = 16  # steps of a reduction that a real GPU unrolls, to have their loads under way together
 CHUNK = 4096  # results per work-item, so that its start costs little
@@ -90,13 +91,15 @@ def stage_lanes(op: te.ComputeOp) -> int:
     extent = int(op.axis[-1].dom.extent)
     parts = inlined(op)
     types = {t for part in parts for t in dtypes(part)}
-    if len(types) > 1 or not types <= VECTORS_OF:
+    if len(types) > 1 or not types <= {"float32"} | BYTES:
         return 1
     for part in parts:
         last = part.axis[-1].var if part.axis else None
         if any(has_scalar_part(body, last) for body in part.body):
             return 1
         extent = math.gcd(extent, *boundaries(part, last))
+    if types <= BYTES:
+        return int(vectors.lanes_for(extent, 4 * vector_lanes(tvm.target.Target.current()), BYTE_WIDTHS))
     return _lanes(extent)
 
 
