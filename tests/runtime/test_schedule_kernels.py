@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,16 @@ from tvm_codl.kernels.gpu import Kind, usual
 
 pytestmark = pytest.mark.usefixtures("opencl")
 nn = relay.nn
+
+AROUND: dict[str, Any] = {"strides": (2, 2), "padding": (1, 1, 1, 1), "layout": "NHWC"}
+
+
+def bytewise(x: relay.Expr, function: Callable[[relay.Expr], relay.Expr]) -> relay.Expr:
+    """``function`` of bytes, in a kernel of its own."""
+    stop = relay.annotation.stop_fusion
+    whole = relay.cast(relay.clip(x * relay.const(40.0) + relay.const(128.0), 0.0, 255.0), "uint8")
+    return relay.cast(stop(function(stop(whole))), "float32")
+
 
 CONVOLUTIONS = {
     "3x3": conv(16, 32, 14, 14, 3, pad=1),
@@ -74,6 +85,18 @@ MOVES = {
     "linear": module(lambda x: relay.image.resize2d(x, (20, 20), layout="NHWC", method="linear"), (1, 9, 9, 24)),
     "max pool": module(
         lambda x: nn.max_pool2d(x, (3, 3), (2, 2), padding=(1, 1, 1, 1), layout="NHWC"), (1, 17, 17, 32)
+    ),
+    "max pool of bytes": module(lambda x: bytewise(x, lambda y: nn.max_pool2d(y, (3, 3), **AROUND)), (1, 17, 17, 32)),
+    "max pool of few bytes": module(
+        lambda x: bytewise(x, lambda y: nn.max_pool2d(y, (3, 3), **AROUND)), (1, 17, 17, 12)
+    ),
+    "concat and pad of bytes": module(
+        lambda x, y: bytewise(
+            relay.concatenate([x, y], 3),
+            lambda z: nn.pad(relay.concatenate([z, z], 3), ((0, 0), (1, 1), (2, 1), (0, 0))),
+        ),
+        (1, 9, 9, 24),
+        (1, 9, 9, 8),
     ),
     "average pool": module(
         lambda x: nn.relu(nn.avg_pool2d(x, (3, 3), (1, 1), padding=(1, 1, 1, 1), layout="NHWC")), (1, 17, 17, 24)
