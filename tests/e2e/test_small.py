@@ -50,9 +50,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[codl.Session]:
 def plan(prepared: Prepared, session: codl.Session, tmp_path_factory: pytest.TempPathFactory) -> codl.Plan:
     folder = tmp_path_factory.mktemp("plan")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            Race, "disturbed", False
-        )  # other tests run beside this one, and times of such a race are not kept
+        # Other tests run beside this one, and times of such a race are not kept.
+        patch.setattr(Race, "disturbed", False)
         made = session.plan(prepared, budget_s=5)
     ran = session.plan_runs()
     assert {"cpu", "gpu"} <= {one["on"] for record in ran for one in msgspec.json.decode(record.placements)}

@@ -203,7 +203,7 @@ class GuidedMeasuring:
 
     def _report_dead_processors(self) -> None:
         """Names a processor on which everything of this network failed: nothing is placed there."""
-        keys = {Workload.of(o, self.graph).key for o in self.graph.operators}
+        keys = self._calls.keys()
         for processor in ("cpu", "gpu"):
             tried = [self.records[key, processor] for key in sorted(keys) if (key, processor) in self.records]
             if tried and not any(record.ok for record in tried):
@@ -214,24 +214,29 @@ class GuidedMeasuring:
                 )
 
     @cached_property
+    def _workloads(self) -> list[Workload]:
+        """Of the network's operators, in their order."""
+        return [Workload.of(operator, self.graph) for operator in self.graph.operators]
+
+    @cached_property
     def _calls(self) -> Counter[str]:
         """How many of the network's operators are one workload."""
-        return Counter(Workload.of(operator, self.graph).key for operator in self.graph.operators)
+        return Counter(workload.key for workload in self._workloads)
 
     @cached_property
     def _kinds(self) -> dict[str, tuple[str, str]]:
         """What an operator does and its type, by key."""
-        workloads = [Workload.of(operator, self.graph) for operator in self.graph.operators]
-        return {workload.key: (workload.anchor, workload.dtype) for workload in workloads}
+        return {workload.key: (workload.anchor, workload.dtype) for workload in self._workloads}
 
     def _long_ones(self, probes: Sequence[Probe]) -> list[Probe]:
         """Those whose operator takes a relevant share of the network's time on the CPU, or may; and the longest of each kind
         without one, since a kind that never ran there may be slower than anything the cost model has seen."""
         least = WORTH_MEASURING * self._total_ms("cpu", self._calls)
+        cpu_ms = {p.key: self._ms(p.key, "cpu") * self._calls[p.key] for p in probes}
         seen = {self._kinds.get(key) for key, on in self.records if on == "gpu"}
         chosen = []
-        for p in sorted(probes, key=lambda p: -self._ms(p.key, "cpu") * self._calls[p.key]):
-            if self._ms(p.key, "cpu") * self._calls[p.key] >= least or self._kinds[p.key] not in seen:
+        for p in sorted(probes, key=lambda p: -cpu_ms[p.key]):
+            if cpu_ms[p.key] >= least or self._kinds[p.key] not in seen:
                 chosen.append(p)
                 seen.add(self._kinds[p.key])
         return chosen

@@ -112,7 +112,8 @@ def validate(
         context.store.add(runs)
     # Calibrate on single-processor runs only: they fit better than per-operator sums.
     own = calibrate_network(context.plan_runs(), problem.graph)
-    log(f"calibrated by these runs: {own.cpu:.3f} (CPU) and {own.gpu:.3f} (GPU) times the operators' sum")
+    if not racing.disturbed:
+        log(f"calibrated by these runs: {own.cpu:.3f} (CPU) and {own.gpu:.3f} (GPU) times the operators' sum")
     priced = dataclasses.replace(problem, calibration=own).correct(plans[result.first])
     chosen = msgspec.structs.replace(priced, measured_ms=result.median(result.first))
     if result.first not in singles:
