@@ -3,13 +3,15 @@
 Each distinct convolution and dense layer of the networks (plain: without bias and activation) by our estimate, by the tuned
 records, by TVM's own template tuned with ``--stock-trials``, and by PyTorch (cuDNN, float32 without TF32) where torch with
 CUDA is installed.  One sample is many runs back to back, waited for once; ours are in NHWC, the others in NCHW.  Round
-after round each of them has its turn.  ``kernels_ms`` is by the GPU's own clock, without what is between two kernels.
+after round each of them has its turn.  A stock template takes a minute or two to tune, most of it NVIDIA's compiler: with
+``--rounds 0`` several runs tune a ``--share`` each, side by side, and another one compares.  ``kernels_ms`` is by the GPU's own clock, without what is between two kernels.
 
 ``--kernel-in-library`` compares the convolutions of each network alone with the same in the network's library.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -59,9 +61,10 @@ class Listed(msgspec.Struct, frozen=True):
     "--stock-records",
     type=FILE,
     metavar="FILE",
-    help="The best of each is added to FILE; what it has is not tuned again.",
+    help="The best of each are added to FILE; what it has is not tuned again.",
 )
-@click.option("--rounds", type=click.IntRange(1), default=7, show_default=True)
+@click.option("--share", default="0/1", metavar="I/N", help="Of the convolutions every Nth, from the Ith on.")
+@click.option("--rounds", type=click.IntRange(0), default=7, show_default=True, help="0: tune the stock template only.")
 @click.option("--only", default="", metavar="WORDS", help="Only convolutions whose name has these words.")
 @click.option("--limit-s", type=float, default=0.0, help="Seconds for all; what is not done then is left out.")
 @click.option("--seed", default=0, help="Of the stock template's trials.")
@@ -73,6 +76,7 @@ def main(
     phone: PhoneChoice,
     stock_trials: int,
     stock_records: Path | None,
+    share: str,
     rounds: int,
     only: str,
     limit_s: float,
@@ -88,9 +92,13 @@ def main(
             report: dict[str, Any] = {"library": [compare_network(model, session) for model in models]}
             return print_json(report) if as_json else _print_libraries(report["library"])
         wanted = [each for each in _listed(models, session, convolutions) if only in each.convolution.name]
+        first, every = map(int, share.split("/"))
+        wanted = wanted[first::every]
+        stock = Stock(stock_trials, stock_records, session, seed)
+        if not rounds:
+            return tune_stock(wanted, stock, until)
         peak = _peak(session)
         talk(f"{len(wanted)} convolutions, peak {peak:.0f} GFLOP/s")
-        stock = Stock(stock_trials, stock_records, session, seed)
         rows = measure(wanted, session, peak, stock, rounds, until)
         report = {
             "device": session.device,
@@ -127,6 +135,17 @@ def _listed(models: Sequence[str], session: Session, path: Path | None) -> list[
     return wanted
 
 
+def tune_stock(wanted: Sequence[Wanted], stock: Stock, until: float) -> None:
+    """Tunes the stock template of each convolution, in even parts of the time that is left."""
+    for index, each in enumerate(wanted):
+        left_s, left = until - time.monotonic(), len(wanted) - index
+        if left_s < 0:
+            return talk(f"the time is up: {left} convolutions are left out")
+        best = stock.best(each.convolution, time.monotonic() + left_s / left)
+        talk(f"{each.convolution.name}: the stock template is tuned, {len(best)} of its best kept")
+    return None
+
+
 def measure(
     wanted: Sequence[Wanted], session: Session, peak: float, stock: Stock, rounds: int, until: float
 ) -> list[Row]:
@@ -144,12 +163,22 @@ def measure(
                 break
             variants = {name: built[index, name] for name in VARIANTS if (index, name) in built}
             if best := stock.best(each.convolution, time.monotonic() + 0.9 * left_s / (len(wanted) - index)):
-                variants["stock"] = theirs.build([best])[0]
+                variants["stock"] = fastest(theirs.build(best), session)
             rows.append(_measured(each, variants, session, peak, rounds, torch))
         return rows
     finally:
         ours.close()
         theirs.close()
+
+
+def fastest(built: Sequence[Any], session: Session) -> Any:
+    """The kernel that takes least, each timed alone; the first where none runs."""
+    times: list[tuple[float, Any]] = []
+    for each in built:
+        with contextlib.suppress(tvm.error.TVMError):
+            if hasattr(each, "function"):
+                times.append((OnPhone(session, each).sample(), each))
+    return min(times, key=lambda pair: pair[0])[1] if times else built[0]
 
 
 def _present(name: str, inputs: Sequence[MeasureInput | None]) -> dict[tuple[int, str], MeasureInput]:
@@ -209,9 +238,12 @@ def _print(rows: Sequence[Row], report: Mapping[str, Any]) -> None:
 
 def _print_libraries(networks: Sequence[Mapping[str, Any]]) -> None:
     for network in networks:
-        click.echo(f"{network['model']}: in the library over alone {network['ratio']:.3f} (geometric mean)")
-        for row in network["rows"]:
-            click.echo(f"    {row['name']:32} {row['alone_ms']:9.4f} {row['library_ms']:9.4f} ms {row['ratio']:6.2f}")
+        rows = network["rows"]
+        within = f"{network['within_15_percent']} of {len(rows)} within 15 %"
+        click.echo(f"{network['model']}: in the library over alone {network['ratio']:.3f} (geometric mean), {within}")
+        for row in rows:
+            times = " ".join(f"{row[each]:9.4f}" for each in ("again_ms", "alone_ms", "library_ms"))
+            click.echo(f"    {row['name']:32} {times} ms {row['ratio']:6.2f}")
 
 
 if __name__ == "__main__":

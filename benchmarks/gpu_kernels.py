@@ -53,6 +53,13 @@ class OnPhone:
         evaluate = self._module.time_evaluator(self._function, self._phone.gpu, number=min(self.runs, 20), repeat=3)
         return float(np.median(evaluate(*self._arguments).results)) * 1e3
 
+    def kernels_behind_ms(self, others_bytes: int, repeats: int = 20) -> float:
+        """The same, where that many bytes went through the GPU's cache since the last run."""
+        evaluate = self._module.time_evaluator(
+            self._function, self._phone.gpu, number=1, repeat=repeats, cache_flush_bytes=others_bytes
+        )
+        return float(np.median(evaluate(*self._arguments).results)) * 1e3
+
     def _seconds(self, runs: int, repeats: int) -> list[float]:
         return time_kernel(self._phone, self._module, self._function, self._phone.gpu, runs, repeats, self._arguments)
 

@@ -28,6 +28,8 @@ from tvm_codl.kernels.tuner.runner import BatchRunner, gpu_limits
 TRIAL_MS = 5
 #: Of a template's trials this share is drawn at random; the others change one knob of one of so many best.
 AT_RANDOM, PARENTS = 0.5, 8
+#: So many of the best are timed again, alone: several may have been tuned side by side.
+KEPT = 3
 
 Run = tuple[MeasureInput, MeasureResult]
 
@@ -64,21 +66,29 @@ class Stock(msgspec.Struct, frozen=True):
     session: Session
     seed: int
 
-    def best(self, convolution: Convolution, until: float) -> MeasureInput | None:
-        """The best configuration that runs; None where none does, or none is asked for.  It ends at ``until``
+    def best(self, convolution: Convolution, until: float) -> list[MeasureInput]:
+        """The best :data:`KEPT` configurations that run, none where none does or none is asked for.  It ends at ``until``
         (``time.monotonic()``)."""
         if not self.trials:
-            return None
+            return []
         task = stock_task(convolution, self.session)
-        if self.records is not None and self.records.exists():
-            for candidate, _ in load_from_file(str(self.records)):
-                if candidate.task.workload == task.workload:
-                    return MeasureInput(task.target, task, candidate.config)  # the file does not name the host
-        runs = _tune(task, self.trials, self.session, self.seed, until)
+        if known := self._known(task):
+            return known
+        runs = _tune(task, self.trials, self.session, self.seed, until)[:KEPT]
         if runs and self.records is not None:
             with self.records.open("a") as file:
-                file.write(encode(*runs[0]) + "\n")
-        return runs[0][0] if runs else None
+                file.write("".join(encode(*run) + "\n" for run in runs))
+        return [candidate for candidate, _ in runs]
+
+    def _known(self, task: Any) -> list[MeasureInput]:
+        if self.records is None or not self.records.exists():
+            return []
+        # The file does not name the host.
+        return [
+            MeasureInput(task.target, task, candidate.config)
+            for candidate, _ in load_from_file(str(self.records))
+            if candidate.task.workload == task.workload
+        ]
 
 
 def _mean(run: Run) -> float:
