@@ -22,6 +22,10 @@ class NullMeter:
         self.gpu_speed = 1.0
         self.batches: list[list[Probe]] = []
         self.retried: list[Probe] = []
+        self.ended = 0
+
+    def tell_drift(self) -> None:
+        self.ended += 1
 
     @property
     def taken(self) -> list[Probe]:

@@ -30,6 +30,7 @@ def test_a_steady_phone_raises_no_alarm() -> None:
     for speed in (1.0, 1.1, 0.85, 1.0):
         clock.speed = speed
         assert clock.baseline.check() is Verdict.STEADY
+    clock.baseline.tell_changes()
     assert clock.slept == 0
     assert clock.words == []
 
@@ -67,6 +68,45 @@ def test_a_phone_that_was_slow_from_the_beginning() -> None:
     clock.speed = 0.5
     clock.rest_needed = 1.0
     assert clock.baseline.check() is Verdict.RECOVERED
+
+
+def test_a_phone_whose_speed_changes_all_the_time_is_told_in_a_few_lines() -> None:
+    """One line for each kind of change, and one at the end, whatever comes in between."""
+    clock = NullClock(Settings(cool_s=2.0))
+    clock.baseline.check()
+    for speed in (0.75, 0.51, 1.0, 0.7) * 5:
+        clock.speed = speed
+        clock.baseline.check()
+    slow, still, again = clock.words
+    assert "runs at 0.75 of its speed; cooling down" in slow
+    assert "still runs at 0.75 of its speed; measuring goes on" in still
+    assert "first speed again" in again
+    clock.baseline.tell_changes()
+    told = clock.words[3]
+    assert "fell below 0.80 of its speed 6 times, to 0.51 at the slowest" in told
+    assert "cooled down for 2 s in all" in told and told.endswith("is still slow")
+    assert len(clock.words) == 4
+
+
+def test_a_phone_that_may_not_rest_is_not_said_to_cool_down() -> None:
+    clock = NullClock(Settings(cool_s=0.0))
+    for speed in (1.0, 0.5, 0.4, 1.0):
+        clock.speed = speed
+        clock.baseline.check()
+    slow, again = clock.words
+    assert slow.endswith("runs at 0.50 of its speed; measuring goes on") and "first speed again" in again
+    clock.baseline.tell_changes()
+    assert clock.words[2].endswith("once, to 0.40 at the slowest")
+
+
+def test_a_phone_that_gets_faster_and_faster_is_told_once() -> None:
+    clock = NullClock()
+    for speed in (1.0, 2.0, 4.0, 8.0):
+        clock.speed = speed
+        clock.baseline.check()
+    assert len(clock.words) == 1
+    clock.baseline.tell_changes()
+    assert len(clock.words) == 2 and "ran faster than at first 3 times" in clock.words[1]
 
 
 def test_one_processor_alone_that_slows_down_is_noticed() -> None:

@@ -12,6 +12,7 @@ from tests.measure.null_meter import NullMeter
 from tests.unit.cost.latency import latency, network
 from tvm_codl.cost.model import CostModel, samples_of
 from tvm_codl.cost.transfers import TransferCost
+from tvm_codl.errors import DeviceError
 from tvm_codl.graph.split import axes
 from tvm_codl.measure import learning
 from tvm_codl.measure.budget import Budget
@@ -61,6 +62,23 @@ def test_what_failed_is_tried_again_when_asked(meters: list[NullMeter], tmp_path
             learn(PREPARED, Context(PHONE, store, TOOLS), Budget.parse(budget), again)
         retried.append(meters[-1].retried)
     assert retried == [[], [], [BAD]]
+    assert [meter.ended for meter in meters] == [1, 1, 1]
+
+
+def test_a_session_that_breaks_off_tells_its_drift_too(
+    meters: list[NullMeter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose(*_: object, **__: object) -> None:
+        raise DeviceError("the phone is gone")
+
+    monkeypatch.setattr(NullMeter, "measure", lose)
+    with RecordStore(tmp_path / "records.sqlite") as store:
+        context = Context(PHONE, store, TOOLS)
+        with pytest.raises(DeviceError):
+            learn(PREPARED, context, Budget.parse("22"))
+        with pytest.raises(DeviceError):
+            measure_grid(PREPARED, context)
+    assert [meter.ended for meter in meters] == [1, 1]
 
 
 @pytest.mark.parametrize(("budget", "cool_s"), [("20s", 4.0), ("1h", Settings().cool_s), ("40", Settings().cool_s)])
@@ -84,6 +102,6 @@ def test_so_it_is_in_a_grid(meters: list[NullMeter], tmp_path: Path) -> None:
     for again in (False, True):
         with RecordStore(tmp_path / "records.sqlite") as store:
             found = measure_grid(PREPARED, Context(PHONE, store, TOOLS), again)
-        assert len(found) == len(whole_probes(GRAPH))
+        assert len(found) == len(whole_probes(GRAPH)) and meters[-1].ended == 1
         assert [record.ok for record in found].count(False) == (not again)
         assert meters[-1].retried == (whole_probes(GRAPH) if again else [])

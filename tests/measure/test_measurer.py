@@ -256,6 +256,16 @@ def test_a_slow_phone_cools_down_and_what_it_did_meanwhile_is_measured_again(
     assert [newest[r.workload, r.processor] for r in records] == records
 
 
+def test_a_session_ends_with_how_often_the_phone_slowed_down(store: RecordStore, compiler: NullCompiler) -> None:
+    words: list[str] = []
+    phone = NullPhone(speed=lambda: 0.5 if len(set(phone.timed)) % 2 else 1.0)
+    measurer = opened(store, phone, settings=Settings(baseline_every=1, cool_s=0.0), log=words.append)
+    measurer.measure(whole_probes(measurer.graph))
+    before = len([text for text in words if "speed" in text])
+    measurer.tell_drift()
+    assert before <= 4 and "while measuring, the phone" in words[-1]
+
+
 def test_a_look_at_the_baseline_that_hangs_costs_no_candidate(store: RecordStore, compiler: NullCompiler) -> None:
     """It holds the session: who came next would hang behind it, and be recorded for that."""
     looks = iter([False, False, True])

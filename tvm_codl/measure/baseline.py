@@ -33,13 +33,19 @@ class Verdict(Enum):
 
 
 class Baseline:
-    """Compares the times of known operators with their first times."""
+    """Compares the times of known operators with their first times.
+
+    On a busy machine they change every few seconds: each kind of change is told once, then counted for :meth:`tell_changes`.
+    """
 
     def __init__(self, times: Times, settings: Settings, log: Log, sleep: Callable[[float], None] = time.sleep) -> None:
         self.times, self.settings, self.log, self.sleep = times, settings, log, sleep
         self.reference: dict[Processor, float] = {}
         self._cooling_left_s = settings.cool_s
         self._slow = False
+        self._told: set[str] = set()
+        self._slowed = self._sped_up = 0
+        self._slowest = 1.0
 
     def check(self) -> Verdict:
         """Times them; where they are slow, waits for them to recover as long as the session may."""
@@ -50,14 +56,29 @@ class Baseline:
         if ratio > 1 + self.settings.drift:
             return self._cool_down(ratio)
         if ratio < 1 / (1 + self.settings.drift):
-            self.log(f"the phone now runs at {1 / ratio:.2f} times the speed that it began with: measuring again")
+            self._sped_up += 1
+            speed = f"{1 / ratio:.2f} times the speed that it began with"
+            self._tell_once("faster", f"the phone now runs at {speed}: measuring again")
             self.reference = dict(self.times())
             self._slow = False
             return Verdict.FASTER
-        recovered, self._slow = self._slow, False
-        if recovered:
-            self.log("the phone runs at its first speed again")
-        return Verdict.RECOVERED if recovered else Verdict.STEADY
+        return self._recover() if self._slow else Verdict.STEADY
+
+    def tell_changes(self) -> None:
+        """At the end of a session: how often the speed changed, and how slow it was."""
+        words = []
+        if self._slowed:
+            least = 1 / (1 + self.settings.drift)
+            times = _times(self._slowed)
+            words.append(f"fell below {least:.2f} of its speed {times}, to {self._slowest:.2f} at the slowest")
+        if self._sped_up:
+            words.append(f"ran faster than at first {_times(self._sped_up)}")
+        if rested_s := self.settings.cool_s - self._cooling_left_s:
+            words.append(f"cooled down for {rested_s:g} s in all")
+        if self._slow:
+            words.append("is still slow")
+        if words:
+            self.log(f"drift: while measuring, the phone {'; it '.join(words)}")
 
     def _ratio(self) -> float:
         """Now over then, of the processor that changed most."""
@@ -66,19 +87,36 @@ class Baseline:
         return max(ratios, key=lambda ratio: abs(math.log(ratio)), default=1.0)
 
     def _cool_down(self, ratio: float) -> Verdict:
+        self._slowest = min(self._slowest, 1 / ratio)
         if not self._slow:
-            self.log(f"drift: the phone runs at {1 / ratio:.2f} of its speed; cooling down")
+            self._slowed += 1
+            does = "cooling down" if self._cooling_left_s >= FIRST_PAUSE_S else "measuring goes on"
+            self._tell_once("slow", f"drift: the phone runs at {1 / ratio:.2f} of its speed; {does}")
         self._slow, pause = True, FIRST_PAUSE_S
         while self._cooling_left_s >= pause:
             self._cooling_left_s -= pause
             self.sleep(pause)
             ratio, pause = self._ratio(), 2 * pause
+            self._slowest = min(self._slowest, 1 / ratio)
             if ratio <= 1 + self.settings.drift:
-                self._slow = False
-                self.log("the phone runs at its first speed again")
-                return Verdict.RECOVERED
-        self.log(f"drift: the phone still runs at {1 / ratio:.2f} of its speed; measuring goes on")
+                return self._recover()
+        if pause > FIRST_PAUSE_S:
+            self._tell_once("still", f"drift: the phone still runs at {1 / ratio:.2f} of its speed; measuring goes on")
         return Verdict.SLOW
+
+    def _recover(self) -> Verdict:
+        self._slow = False
+        self._tell_once("recovered", "the phone runs at its first speed again")
+        return Verdict.RECOVERED
+
+    def _tell_once(self, change: str, text: str) -> None:
+        if change not in self._told:
+            self._told.add(change)
+            self.log(text)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def baseline_probes(graph: OpGraph) -> list[Probe]:

@@ -107,6 +107,7 @@ class Operators:
         measurer = Measurer.of(prepared, context)
         wholes = whole_probes(prepared.graph)
         records = measurer.measure(wholes)
+        measurer.tell_drift()
         failed = {(r.workload, r.processor): r for r in records if not r.ok}
         self.unable = unable(prepared.graph, failed.values())
         self.times: dict[tuple[str, str], list[float]] = {}

@@ -53,10 +53,11 @@ def learn(
     # Cooling down is part of measuring, and the budget bounds it.
     cool_s = min(context.settings.cool_s, COOLING * budget.seconds)
     settings = msgspec.structs.replace(context.settings, cool_s=cool_s)
-    guided = GuidedMeasuring(
+    measurer = Measurer.of(prepared, dataclasses.replace(context, settings=settings))
+    measuring = GuidedMeasuring(
         prepared.graph,
         prepared.axes,
-        Measurer.of(prepared, dataclasses.replace(context, settings=settings)),
+        measurer,
         sharing,
         budget,
         model_fitter(context.profile, tools),
@@ -65,7 +66,11 @@ def learn(
         context.device,
         log,
         found,
-    ).run(retry_failed)
+    )
+    try:
+        guided = measuring.run(retry_failed)
+    finally:
+        measurer.tell_drift()
     problem = pose_problem(prepared, guided.model, sharing, context.device, context.plan_runs())
     if problem.correction != 1:
         log(
@@ -103,7 +108,10 @@ def measure_grid(prepared: Prepared, context: Context, retry_failed: bool = Fals
     probes = grid_probes(prepared.graph, prepared.axes)
     measurer = Measurer.of(prepared, context)
     records: list[Record] = []
-    for start in range(0, len(probes), GRID_STEP):
-        records += measurer.measure(probes[start : start + GRID_STEP], retry_failed=retry_failed)
-        context.log(f"{len(records)} of {len(probes)} measured")
+    try:
+        for start in range(0, len(probes), GRID_STEP):
+            records += measurer.measure(probes[start : start + GRID_STEP], retry_failed=retry_failed)
+            context.log(f"{len(records)} of {len(probes)} measured")
+    finally:
+        measurer.tell_drift()
     return records

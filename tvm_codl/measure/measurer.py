@@ -107,6 +107,11 @@ class Measurer:
         parts = _batches(probes)
         return list(zip(parts, self._build(parts), strict=True))
 
+    def tell_drift(self) -> None:
+        """At the end of a session: how often the phones changed their speed, if they did."""
+        for worker in self._workers.values():
+            worker.tell_drift()
+
     def _build(self, parts: Sequence[Sequence[Probe]]) -> list[Outcome]:
         profile = self.context.profile
         limits = Limits(profile.max_work_group, profile.local_memory)

@@ -57,7 +57,9 @@ def rank_models(
     if len(records) < FEWEST_RECORDS:
         log(f"{len(records)} records of {context.device} in this build: measuring some whole operators")
         for name, probes in choose_seeds(networks, SEEDS).items():
-            seeded += len(Measurer.of(networks[name], context).measure(probes))
+            measurer = Measurer.of(networks[name], context)
+            seeded += len(measurer.measure(probes))
+            measurer.tell_drift()
         records = context.records()
     sharing = measure_transfers(context.phone, tools.cpu, tools.gpu)
     model = model_fitter(context.profile, tools)(records)

@@ -140,6 +140,10 @@ class Worker:
             if self.charged is None or self.stopped:
                 self.journal.leave()
 
+    def tell_drift(self) -> None:
+        """At the end of a session: how often the phone changed its speed, if it did."""
+        self._drift.tell_changes()
+
     def _timed(self, module: CoModule, region: int, trial: Trial) -> tuple[float, ...]:
         def run(number: int, limit_s: float) -> Sequence[float]:
             return self._recovery.call(
