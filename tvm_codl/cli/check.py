@@ -10,6 +10,7 @@ import click
 from tvm_codl.cli.options import (
     FILE,
     PhoneChoice,
+    complete_file,
     json_option,
     named_plan,
     phone_options,
@@ -29,7 +30,7 @@ UNLIKE = "give inputs of your own with --inputs: random values may meet a sharp 
 
 
 @click.command()
-@click.argument("source", metavar="MODEL", default="")
+@click.argument("source", metavar="MODEL", default="", shell_complete=complete_file)
 @shape_option
 @phone_options
 @records_option

@@ -33,6 +33,8 @@ COMMANDS = {
     "rank": "Rank models by latency: predict all, measure the best few.",
     "demo": "Detect text with PP-OCRv4, then run ResNet-18, on both processors at once.",
 }
+#: What ``tvm-codl`` alone shows: the commands to begin with, each with arguments that need no phone.
+FIRST = {"bench": "zoo:resnet18", "plan": "zoo:resnet18 --explain", "run": "zoo:resnet18"}
 INTERRUPTED = 130
 STOP = Stop()
 
@@ -82,7 +84,7 @@ def run(arguments: list[str], command: click.Command = cli, name: str = "tvm-cod
             return STOP.code
         return code if isinstance(code, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+        click.echo(_first_steps(name) if error.ctx.command is cli else error.format_message(), err=True)
         return UsageError.exit_code
     except click.ClickException as error:
         error.show()
@@ -108,6 +110,18 @@ def run(arguments: list[str], command: click.Command = cli, name: str = "tvm-cod
         if file_error is None:
             raise
         return _report(file_error)
+
+
+def _first_steps(name: str) -> str:
+    lines = [
+        f"Usage: {name} COMMAND [ARGS]...",
+        "",
+        "Commands to begin with; without a phone they run on this machine:",
+        "",
+    ]
+    for command, arguments in FIRST.items():
+        lines += [f"  {command:5}  {COMMANDS[command]}", f"         {name} {command} {arguments}", ""]
+    return "\n".join([*lines, f"{name} --help lists all commands. {name} doctor checks the installation."])
 
 
 def _file_error(error: OSError) -> UserError | None:

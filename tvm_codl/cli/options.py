@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from tvm_codl.errors import UsageError
 from tvm_codl.measure.budget import USUAL_S
@@ -113,8 +114,15 @@ def effort() -> dict[str, Any]:
     return {"limit_s": math.inf if limit is None else max(limit - elapsed_s(), 0.0), "again": again}
 
 
+def complete_file(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The shell completes files itself.  Not the zoo's names: they are known only after TVM's import, in seconds."""
+    return [CompletionItem(incomplete, type="file")]
+
+
 #: MODEL, ``--shape`` and ``--no-check``; the command gets ``source`` and ``shape``.
-model_options = options(click.argument("source", metavar="MODEL"), shape_option, no_check_option)
+model_options = options(
+    click.argument("source", metavar="MODEL", shell_complete=complete_file), shape_option, no_check_option
+)
 
 
 @dataclass(frozen=True)

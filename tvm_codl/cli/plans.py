@@ -9,6 +9,7 @@ import click
 
 from tvm_codl.cli.options import (
     FILE,
+    complete_file,
     json_option,
     model_options,
     named_plan,
@@ -28,7 +29,7 @@ def command() -> None:
 @command.command("diff")
 @click.argument("first", metavar="A.json")
 @click.argument("second", metavar="B.json")
-@click.argument("source", metavar="[MODEL]", required=False)
+@click.argument("source", metavar="[MODEL]", required=False, shell_complete=complete_file)
 @shape_option
 @records_option
 @tuning_records_option

@@ -8,6 +8,7 @@ import click
 
 from tvm_codl.cli.options import (
     PhoneChoice,
+    complete_file,
     json_option,
     no_check_option,
     phone_options,
@@ -21,7 +22,7 @@ from tvm_codl.measure.budget import USUAL_S
 
 
 @click.command()
-@click.argument("sources", metavar="MODEL...", nargs=-1, required=True)
+@click.argument("sources", metavar="MODEL...", nargs=-1, required=True, shell_complete=complete_file)
 @shape_option
 @no_check_option
 @phone_options

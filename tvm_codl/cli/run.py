@@ -14,6 +14,7 @@ import numpy as np
 from tvm_codl.cli.options import (
     FILE,
     PhoneChoice,
+    complete_file,
     effort,
     effort_options,
     given_options,
@@ -38,7 +39,7 @@ OF_A_MODEL = frozenset(
 
 
 @click.command()
-@click.argument("source", metavar="MODEL_OR_LIBRARY")
+@click.argument("source", metavar="MODEL_OR_LIBRARY", shell_complete=complete_file)
 @shape_option
 @no_check_option
 @phone_options

@@ -151,8 +151,28 @@ def test_doctor(
     text = capsys.readouterr().out
     assert text.count("FAIL") == sum(not r.ok for r in results)
     assert text.count("next: mend") == sum(bool(r.remedy) for r in results)
+    assert text.splitlines()[-1] == (
+        "All is well. Run: tvm-codl bench zoo:resnet18" if code == 0 else "Then again: tvm-codl doctor"
+    )
     assert run(["doctor", "--json"]) == code
     assert [c["name"] for c in json.loads(capsys.readouterr().out)] == [r.name for r in results]
+
+
+@pytest.mark.parametrize(
+    ("remedies", "end"),
+    [
+        (("first", "second"), "Run first: first\nThen again: tvm-codl doctor\n"),
+        (("", "second"), "Run first: second\nThen again: tvm-codl doctor\n"),
+        (("", ""), "a0 failed, and no command is known to mend it.\n"),
+    ],
+)
+def test_doctor_ends_with_what_to_mend_first(
+    remedies: tuple[str, ...], end: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks = [Check("fine", True, "x"), *(Check(f"a{i}", False, "x", remedy) for i, remedy in enumerate(remedies))]
+    monkeypatch.setattr(doctor, "run_checks", lambda: iter(checks))
+    assert run(["doctor"]) == 1
+    assert capsys.readouterr().out.endswith(end)
 
 
 @pytest.mark.parametrize(
