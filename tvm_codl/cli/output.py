@@ -10,8 +10,7 @@ from typing import Any
 
 import click
 import msgspec
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, RenderableType
 
 _started = time.monotonic()
 
@@ -46,7 +45,7 @@ def print_checks(checks: Iterable[Any], as_json: bool) -> list[Any]:
     return done
 
 
-def print_table(table: Table) -> None:
+def print_table(table: RenderableType) -> None:
     # Off a terminal rich assumes 80 columns and cuts words; a file has no width.
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160).print(table)
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 import altair as alt
 import numpy as np
 import vl_convert
-from rich.table import Table
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from tvm_codl.cost.evaluation.metrics import Result, Scatter
 from tvm_codl.report.table import make_table
@@ -16,20 +17,28 @@ _SIZE = 300
 _LARGEST_ERROR = 0.5
 
 
-def table(results: Iterable[Result], title: str = "") -> Table:
-    """One row a result; the last columns are empty where the learner states no uncertainty."""
-    numbers = ("n", "±5 %", "±10 %", "±20 %", "median", "p90", "in 50 %", "in 80 %", "in 90 %")
-    made = make_table(["device", "operators", "learner"], numbers, title)
+def table(results: Iterable[Result], title: str = "") -> Group:
+    """For each device the errors, then how often times lie within the uncertainty that a learner states, if one does: two
+    rich tables, so that they fit a narrow terminal."""
+    by_device: dict[str, list[Result]] = {}
     for result in results:
-        metrics = result.metrics
-        shares = (metrics.within_5, metrics.within_10, metrics.within_20, metrics.median_error, metrics.p90_error)
-        covered = (metrics.coverage_50, metrics.coverage_80, metrics.coverage_90)
-        made.add_row(
-            *(result.device, result.op_class, result.learner, str(metrics.n)),
-            *(_percent(share) for share in shares),
-            *("" if share is None else _percent(share) for share in covered),
+        by_device.setdefault(result.device, []).append(result)
+    parts: list[RenderableType] = [Text(title)] if title else []
+    for device, found in by_device.items():
+        numbers = ("n", "±5 %", "±10 %", "±20 %", "median", "p90")
+        errors = make_table(["operators", "learner"], numbers, f"{device}: share within, and error, in %")
+        intervals = make_table(
+            ["operators", "learner"], ("50 %", "80 %", "90 %"), f"{device}: share in the stated interval, in %"
         )
-    return made
+        for result in found:
+            names, m = (result.op_class, result.learner), result.metrics
+            shares = (m.within_5, m.within_10, m.within_20, m.median_error, m.p90_error)
+            errors.add_row(*names, str(m.n), *map(_percent, shares))
+            covered = [s for s in (m.coverage_50, m.coverage_80, m.coverage_90) if s is not None]
+            if covered:
+                intervals.add_row(*names, *map(_percent, covered))
+        parts += [errors, intervals] if intervals.row_count else [errors]
+    return Group(*parts)
 
 
 def picture(scatters: Sequence[Scatter], title: str = "") -> str:
@@ -42,7 +51,7 @@ def picture(scatters: Sequence[Scatter], title: str = "") -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.1f}"
 
 
 def _times(scatter: Scatter) -> alt.LayerChart:

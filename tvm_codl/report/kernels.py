@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def tuned_table(tuned: Sequence[Tuned]) -> Table:
     """A rich table, one row a kernel."""
-    table = make_table(["", "kernel"], ["estimate ms", "best ms", "gain", "GFLOP/s", "trials", "new"])
+    numbers = ("estimate", "best", "gain", "GFLOP/s", "trials", "new")
+    table = make_table(["", "kernel"], numbers, "kernels, times in ms")
     for k in tuned:
         times = f"{k.estimate_ms:.3f}", f"{k.best_ms:.3f}", f"{k.estimate_ms / k.best_ms:.2f}x", f"{k.gflops:.1f}"
         table.add_row(k.processor, k.task, *times, str(k.trials), str(k.new))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from rich.table import Table
+from rich.console import Group
 
 from tvm_codl.report.statistics import Statistics
+from tvm_codl.report.table import make_table
 
 
 class Predicted(msgspec.Struct, frozen=True):
@@ -88,21 +89,25 @@ def agreement(predicted_ms: dict[str, float], measured_ms: dict[str, float]) -> 
     return Agreement(len(names), kendall, kendall_p, spearman, best, fastest, regret)
 
 
-def ranking_table(ranking: Ranking) -> Table:
-    """A rich table in the order of prediction; a star marks the fastest that was measured."""
-    table = Table(title=ranking.device, title_justify="left")
-    for heading in ("", "model", "predicted ms", "±", "CPU", "GPU", "known", "measured ms", "p10", "p90", "rank"):
-        table.add_column(heading, justify="left" if heading == "model" else "right", no_wrap=True)
-    measured = {m.model: (rank, m.latency_ms) for rank, m in enumerate(ranking.measured, 1)}
+def ranking_table(ranking: Ranking) -> Group:
+    """Two rich tables, so that they fit a narrow terminal: all models in the order of prediction, and those that were
+    measured, the fastest first and with a star."""
+    headings = ["predicted", "±", "CPU", "GPU", "known"]
+    predicted = make_table(["#", "model"], headings, f"{ranking.device}, predicted, in ms")
     for place, model in enumerate(ranking.predicted, 1):
-        rank, times = measured.get(model.model, (0, None))
-        numbers = [model.coexec_ms, model.sigma_ms, model.cpu_ms, model.gpu_ms]
-        row = [str(place), model.model, *(f"{ms:.2f}" for ms in numbers), f"{model.known:.0%}"]
-        if times is not None:
-            row += [f"{ms:.2f}" for ms in (times.median, times.p10, times.p90)]
-            row.append(f"{rank} *" if rank == 1 else str(rank))
-        table.add_row(*row, style="bold green" if rank == 1 else None)
-    return table
+        numbers = (model.coexec_ms, model.sigma_ms, model.cpu_ms, model.gpu_ms)
+        predicted.add_row(str(place), model.model, *(f"{ms:.2f}" for ms in numbers), f"{model.known:.0%}")
+    if not ranking.measured:
+        return Group(predicted)
+    places = {model.model: place for place, model in enumerate(ranking.predicted, 1)}
+    headings = ["measured", "p10", "p90", "predicted #"]
+    measured = make_table(["#", "model"], headings, f"{ranking.device}, measured, in ms")
+    for place, taken in enumerate(ranking.measured, 1):
+        latency = taken.latency_ms
+        times = [f"{ms:.2f}" for ms in (latency.median, latency.p10, latency.p90)]
+        star, style = (" *", "bold green") if place == 1 else ("", None)
+        measured.add_row(f"{place}{star}", taken.model, *times, str(places[taken.model]), style=style)
+    return Group(predicted, measured)
 
 
 def agreement_words(agreement: Agreement) -> str:

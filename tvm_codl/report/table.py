@@ -67,10 +67,11 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def make_table(words: Iterable[str], numbers: Iterable[str], title: str = "") -> Table:
-    """A table with columns of ``words`` to the left, then columns of ``numbers``."""
+    """A table with columns of ``words`` to the left, then columns of ``numbers``; on a narrow terminal words are wrapped,
+    numbers never cut."""
     table = Table(title=title or None, title_justify="left")
     for heading in words:
-        table.add_column(heading, no_wrap=True)
+        table.add_column(heading, overflow="fold", min_width=len(heading))
     for heading in numbers:
         table.add_column(heading, justify="right", no_wrap=True)
     return table

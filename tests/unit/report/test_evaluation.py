@@ -19,15 +19,28 @@ def scatter(count: int = 20) -> Scatter:
     return Scatter("phone & co", measured.tolist(), predicted)
 
 
-def test_the_table_has_a_row_a_result() -> None:
+def printed(results: list[Result], width: int) -> str:
+    text = io.StringIO()
+    Console(file=text, width=width).print(table(results, "held out"))
+    return text.getvalue()
+
+
+def test_the_table_has_a_row_a_result_and_one_for_each_stated_uncertainty() -> None:
     found = metrics(np.array([1.0, 2.0]), np.array([1.02, 2.5]), np.array([0.1, 0.1]))
     plain = metrics(np.array([1.0, 2.0]), np.array([1.0, 2.0]))
-    made = table([Result("phone", "conv", "learned", found), Result("phone", "conv", "FLOPs", plain)], "held out")
-    text = io.StringIO()
-    Console(file=text, width=160).print(made)
-    words = text.getvalue()
-    assert "50.0 %" in words and "100.0 %" in words and "held out" in words
-    assert made.row_count == 2
+    words = printed([Result("phone", "conv", "learned", found), Result("phone", "conv", "FLOPs", plain)], 160)
+    assert "50.0" in words and "100.0" in words and words.startswith("held out")
+    assert words.count("learned ") == 2 and words.count("FLOPs ") == 1
+    assert "interval" not in printed([Result("phone", "conv", "FLOPs", plain)], 160)
+
+
+def test_the_tables_fit_a_narrow_terminal_without_cutting() -> None:
+    right = metrics(np.ones(12345), np.ones(12345), np.ones(12345))
+    classes = ("conv2d pieces, median of all repeats", "nn.contrib_depthwise_conv2d_transpose")
+    results = [Result(f"a phone {p}", c, "CoDL linear", right) for p in ("cpu", "gpu") for c in classes]
+    text = printed(results, 80)
+    assert max(map(len, text.splitlines())) <= 80 and "…" not in text
+    assert text.count("12345 ") == 4 and text.count("100.0 ") == 4 * 6 and "a phone gpu" in text
 
 
 def paths(svg: str, words: str) -> list[ElementTree.Element]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 
 import msgspec
+import pytest
 from rich.console import Console
 
 from tvm_codl.report.ranking import Measured, Predicted, Ranking, agreement, agreement_words, in_order, ranking_table
@@ -25,13 +26,31 @@ def test_equal_predictions_come_in_the_order_of_names() -> None:
     assert [p.model for p in ranking().predicted] == ["a", "b", "c"]
 
 
-def test_the_table_marks_the_fastest_measured_and_leaves_the_rest_open() -> None:
+def printed(ranking: Ranking, width: int) -> list[str]:
     out = io.StringIO()
-    Console(file=out, width=160).print(ranking_table(ranking()))
-    rows = {name: line for line in out.getvalue().splitlines() for name in "abc" if f" {name} " in line}
-    assert "1.40" in rows["b"] and "1 *" in rows["b"]
-    assert "1.75" in rows["a"] and "*" not in rows["a"]
-    assert "3.00" in rows["c"] and "*" not in rows["c"]
+    Console(file=out, width=width).print(ranking_table(ranking))
+    return out.getvalue().splitlines()
+
+
+def test_the_tables_show_all_and_mark_the_fastest_measured() -> None:
+    rows = {name: [line for line in printed(ranking(), 160) if f" {name} " in line] for name in "abc"}
+    assert [len(lines) for lines in rows.values()] == [2, 2, 1]
+    assert "1.40" in rows["b"][1] and "1 *" in rows["b"][1]
+    assert "1.75" in rows["a"][1] and "*" not in "".join(rows["a"])
+    assert "3.00" in rows["c"][0] and "*" not in rows["c"][0]
+    predicted_only = printed(msgspec.structs.replace(ranking(), measured=(), agreement=None), 160)
+    assert len(predicted_only) == 8 and not any("measured" in line for line in predicted_only)
+
+
+@pytest.mark.parametrize("name", ["mobilenet_v2_140.onnx", "models/of/a/search/variant-0123456789.onnx"])
+def test_they_fit_a_narrow_terminal_without_cutting(name: str) -> None:
+    predicted = Predicted(name, 900, 1234.5, 2345.6, 1034.5, 103.4, 1.0)
+    measured = Measured(name, Statistics(1134.5, 1111.1, 1222.2, 40), 1145.0, 1e-6)
+    text = "\n".join(printed(Ranking("a phone", 100, 0, (predicted,), (measured,)), 80))
+    assert max(map(len, text.splitlines())) <= 80 and "…" not in text
+    for number in ("1034.50", "103.40", "1234.50", "2345.60", "100%", "1134.50", "1111.10", "1222.20"):
+        assert number in text
+    assert "".join(line.split("│")[2].strip() for line in text.splitlines() if "│" in line) == 2 * name
 
 
 def test_words_say_what_the_choice_by_prediction_costs() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tvm_codl.plan.explain.prices import Prices
-from tvm_codl.plan.explain.text import milliseconds, table_lines
+from tvm_codl.plan.explain.text import milliseconds, table_lines, wrapped
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.reasons import placement_words
 
@@ -69,7 +69,7 @@ def difference_text(difference: Difference, names: tuple[str, str]) -> str:
             line.name,
             *("absent" if place is None else placement_words(place) for place in (line.a, line.b)),
             *map(milliseconds, (line.a_ms, line.b_ms)),
-            "" if line.a_ms is None or line.b_ms is None else f"{line.b_ms - line.a_ms:+.3f}",
+            milliseconds(None if line.a_ms is None or line.b_ms is None else line.b_ms - line.a_ms, "+"),
         )
         for line in difference.lines
     ]
@@ -82,7 +82,7 @@ def difference_text(difference: Difference, names: tuple[str, str]) -> str:
         says += [f"states {side.predicted_ms:.3f} ms"] if side.predicted_ms else []
         says += [f"measured {side.measured_ms:.3f} ms"] if side.measured_ms else []
         says += [f"{side.predicted_mj:.3f} mJ by a power table (a model)"] if side.predicted_mj else []
-        text.append(f"{letter}: {name}: {', '.join(says)}")
+        text += wrapped(f"{letter}: {name}: {', '.join(says)}", rest="   ")
     return "\n".join(text)
 
 

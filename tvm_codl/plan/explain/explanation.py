@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from tvm_codl.plan.candidates import PROCESSORS, Predictor
 from tvm_codl.plan.eliminate import Table
 from tvm_codl.plan.explain.prices import Prices
-from tvm_codl.plan.explain.text import WIDTH, table_lines
+from tvm_codl.plan.explain.text import milliseconds, table_lines, wrapped
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.reasons import placement_words
 from tvm_codl.records.record import Processor
@@ -23,10 +22,13 @@ from tvm_codl.records.workload import Workload
 
 #: Limit of an operator's other placements that are simulated, the best by the search's costs.
 LIKELY = 2
-_HEADINGS = ("#", "operator", "placement", "cpu ms", "gpu ms", "here ms", "transfer", "known", "second choice")
+_HEADINGS = ("#", "operator", "placement", "cpu", "gpu", "here", "transfer", "known")
+#: Smaller differences are shown as none.
+_SEEN_MS = 0.0005
 _ENDS = "the network's ends"
 _LEGEND = (
-    "here: the operator's time without transfers.  transfer: waits, copies and layout changes of its inputs and the network's ends.  "
+    "Times in ms.  cpu, gpu: the whole operator there.  here: its time as it is placed, without transfers.  "
+    "transfer: waits, copies and layout changes of its inputs and the network's ends.  "
     "known: measured, or the deviation of the prediction.  second choice: the other placement that costs least, and by how "
     "much the plan's predicted time grows if this operator alone moves there, the rest not being planned again "
     "(--what-if does that)."
@@ -102,8 +104,9 @@ class Explanation(msgspec.Struct, frozen=True):
     operators: tuple[Explained, ...]
 
 
-def explain(plan: Plan, prices: Prices, model: Estimator) -> Explanation:
-    """Explains a legal plan for which ``prices`` were made, by ``model``."""
+def explain(plan: Plan, prices: Prices, model: Estimator, others: bool = True) -> Explanation:
+    """Explains a legal plan for which ``prices`` were made, by ``model``; without second choices where ``others`` are not
+    wanted, as each of them is a simulated run."""
     choice, operators = prices.choice(plan), prices.problem.graph.operators
     total = prices.times(choice).total_ms
     parts = _parts(plan, prices)
@@ -114,7 +117,7 @@ def explain(plan: Plan, prices: Prices, model: Estimator) -> Explanation:
     for line in restate(plan).operators:
         node = nodes[line.operator]
         options = prices.choices[line.operator]
-        others = _others(prices, choice, node, growth[node], total, plan.correction)
+        ranked = _others(prices, choice, node, growth[node], total, plan.correction) if others else []
         kind = (line.placement.on, line.placement.axis)
         measured, deviation = certainty[line.operator]
         lines.append(
@@ -126,8 +129,8 @@ def explain(plan: Plan, prices: Prices, model: Estimator) -> Explanation:
                 shared=tuple(Shared(operators[a].id if a >= 0 else -1, ms) for a, ms in transfers[node].items()),
                 measured=measured,
                 deviation=deviation,
-                second=others[0] if others else None,
-                otherwise=next((o for o in others if (o.placement.on, o.placement.axis) != kind), None),
+                second=ranked[0] if ranked else None,
+                otherwise=next((o for o in ranked if (o.placement.on, o.placement.axis) != kind), None),
                 variant=variants.get(line.operator, ""),
             )
         )
@@ -162,20 +165,21 @@ def restate(plan: Plan) -> Explanation:
 
 
 def explanation_text(explanation: Explanation) -> str:
-    """Two lines an operator, none longer than ``WIDTH``: its numbers, and its reason in words."""
-    head, *numbers = table_lines(
-        _HEADINGS, map(_cells, explanation.operators), left=("operator", "placement", "second choice")
-    )
+    """A line of numbers an operator, and its reason in words below."""
+    head, *numbers = table_lines(_HEADINGS, map(_cells, explanation.operators), left=("operator", "placement"))
     lines = [head]
     for row, operator in zip(numbers, explanation.operators, strict=True):
-        lines += [row, *textwrap.wrap(_words(operator), WIDTH, initial_indent=" " * 5, subsequent_indent=" " * 7)]
-    return "\n".join([*lines, "", *textwrap.wrap(_LEGEND, WIDTH), *_totals(explanation)])
+        lines += [row, *wrapped(_words(operator), first=" " * 5, rest=" " * 7)]
+    lines += ["", *wrapped(_LEGEND)]
+    for total in _totals(explanation) + _gains(explanation):
+        lines += wrapped(total, rest="  ")
+    return "\n".join(lines)
 
 
 def _cells(o: Explained) -> list[str]:
     sure = "" if o.deviation is None else "measured" if o.measured else f"±{o.deviation:.0%}"
     times = [_ms(ms) for ms in (o.cpu_ms, o.gpu_ms, o.here_ms, sum(s.ms for s in o.shared))]
-    return [str(o.operator), o.name, placement_words(o.placement), *times, sure, _other(o.second)]
+    return [str(o.operator), o.name, placement_words(o.placement), *times, sure]
 
 
 def _totals(of: Explanation) -> list[str]:
@@ -197,6 +201,20 @@ def _totals(of: Explanation) -> list[str]:
     return lines
 
 
+def _gains(of: Explanation) -> list[str]:
+    """Why second choices that gain were not taken."""
+    gains = [-o.second.more_ms for o in of.operators if o.second is not None and o.second.more_ms < -_SEEN_MS]
+    if not gains:
+        return []
+    has = "1 operator has" if len(gains) == 1 else f"{len(gains)} operators have"
+    if of.stated_mj:
+        why = "the plan was chosen for its energy"
+    else:
+        by = "runs on the phone" if of.measured_ms > 0 else "older costs, or by hand"
+        why = f"the plan was chosen by {by}; tvm-codl plan MODEL --again plans anew"
+    return [f"{has} a second choice that gains by these costs, {milliseconds(max(gains))} ms at most: {why}"]
+
+
 def _words(o: Explained) -> str:
     words = [o.reason or "placed by hand"]
     shared = [(s.source, s.ms) for s in o.shared if s.source is not None]
@@ -206,6 +224,8 @@ def _words(o: Explained) -> str:
     if o.chain:
         others = [id for id in o.chain if id != o.operator]
         words.append(f"in a chain with {', '.join(map(str, others[:8]))}{' ...' if len(others) > 8 else ''}")
+    if o.second is not None:
+        words.append(f"second choice {_other(o.second)} ms")
     if o.otherwise is not None and o.second is not None and o.otherwise.placement != o.second.placement:
         words.append(f"otherwise {_other(o.otherwise)} ms")
     if o.variant:
@@ -269,11 +289,10 @@ def _finite(ms: float) -> float | None:
     return ms if math.isfinite(ms) else None
 
 
-def _other(other: Other | None) -> str:
-    return f"{placement_words(other.placement)} {other.more_ms:+.3f}" if other else ""
+def _other(other: Other) -> str:
+    more = 0.0 if abs(other.more_ms) <= _SEEN_MS else other.more_ms
+    return f"{placement_words(other.placement)} {milliseconds(more, '+')}"
 
 
 def _ms(ms: float | None) -> str:
-    if ms is None:
-        return "-"
-    return f"{ms:.3f}" if ms < 10 else f"{ms:.2f}"
+    return milliseconds(ms) or "-"

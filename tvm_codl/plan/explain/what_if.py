@@ -14,7 +14,7 @@ from tvm_codl.graph.opgraph import Operator, OpGraph
 from tvm_codl.plan.candidates import Axes
 from tvm_codl.plan.energy import Energy
 from tvm_codl.plan.explain.prices import Prices
-from tvm_codl.plan.explain.text import milliseconds, table_lines
+from tvm_codl.plan.explain.text import milliseconds, table_lines, wrapped
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.reasons import placement_words
@@ -137,7 +137,7 @@ def what_if_text(result: WhatIf) -> str:
         words = f"{what + ':':<24}predicted {prediction.ms:.3f} ms"
         words += f" ({prediction.ms - result.as_is.ms:+.3f})" if moved else ""
         words += f", {prediction.mj:.3f} mJ" if prediction.mj else ""
-        lines.append(words + (f", {moved}" if moved else ""))
+        lines += wrapped(words + (f", {moved}" if moved else ""), rest=" " * 24)
     if result.as_is.mj:
         lines.append("millijoules are by the power table: a model, not a measurement")
     return "\n".join(lines)

@@ -10,6 +10,7 @@ from tests.unit.plan.explain.test_what_if import planned, problem
 from tests.unit.plan.networks import convolutions
 from tvm_codl.plan.explain.difference import Difference, compare, difference_text
 from tvm_codl.plan.explain.prices import Prices
+from tvm_codl.plan.explain.text import WIDTH
 from tvm_codl.plan.plan import Placement, uniform_plan
 
 
@@ -56,3 +57,25 @@ def test_with_costs_both_are_predicted_by_the_same() -> None:
     assert found.b.priced_ms is not None and found.b.priced_ms > plan.predicted_ms
     assert len(found.lines) == 3 and all(line.a_ms and line.b_ms and line.b_ms > line.a_ms for line in found.lines)
     assert "predicted" in difference_text(found, ("a", "gpu-only"))
+
+
+def test_lines_fit_with_long_names_cuts_and_times() -> None:
+    plan = uniform_plan(convolutions(3), "cpu")
+    name = "a_name_that_is_far_too_long_for_any_table_of_operators_12"
+    here, there = (Placement("split", "channels", at, (16, 16)) for at in (1024, 2048))
+    a, b = (
+        replace(
+            plan,
+            predicted_ms=12345.678,
+            measured_ms=12345.678,
+            predicted_mj=12345.678,
+            operators=tuple(
+                replace(o, operator=1000 + o.operator, name=name, placement=place, planned_ms=ms)
+                for o in plan.operators
+            ),
+        )
+        for place, ms in ((here, 1234.5), (there, 2345.6))
+    )
+    text = difference_text(compare(a, b), ("a/very/long/path/" * 9 + "a.json", "b.json"))
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert "12  channels@1024+16-16  channels@2048+16-16  1234.5  2345.6  +1111.1" in text

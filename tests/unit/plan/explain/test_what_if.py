@@ -24,7 +24,8 @@ from tvm_codl.plan.candidates import legal_cuts
 from tvm_codl.plan.eliminate import minimise
 from tvm_codl.plan.energy import Energy
 from tvm_codl.plan.explain.prices import Prices
-from tvm_codl.plan.explain.what_if import parse_asked, what_if, what_if_text
+from tvm_codl.plan.explain.text import WIDTH
+from tvm_codl.plan.explain.what_if import Move, Prediction, WhatIf, parse_asked, what_if, what_if_text
 from tvm_codl.plan.plan import Placement, Plan, uniform_plan
 from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.search import search
@@ -221,3 +222,13 @@ def test_predictions_are_corrected_as_plans_are() -> None:
     found = what_if(of, {0: Placement("cpu")})
     assert found.plan.correction == 1.5 and found.replanned.ms == pytest.approx(found.plan.predicted_ms, abs=1e-6)
     assert found.as_is.ms == pytest.approx(1.5 * planned(of).predicted_ms, abs=1e-6)
+
+
+def test_lines_fit_with_long_names_cuts_and_times() -> None:
+    before, after = (Placement("split", "channels", at, (16, 16)) for at in (1024, 2048))
+    move = Move(1000, "a_name_that_is_far_too_long_for_any_table_12", before, after, 1234.5, 2345.6, True)
+    said = Prediction(12345.678, 12345.678)
+    text = what_if_text(WhatIf(said, said, said, (move,) * 1000, uniform_plan(convolutions(1), "cpu")))
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert "12  channels@1024+16-16  channels@2048+16-16  1234.5   2345.6  asked" in text
+    assert " ".join(text.split()).count("12345.678 mJ") == 3
