@@ -14,15 +14,15 @@ PYTEST := $(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadgroup --no-loa
 PYTHONS := tvm_codl tests benchmarks tutorials rpc_apps
 NATIVE = $(shell find tvm_codl/runtime/native tests/runtime rpc_apps/cpp_rpc -name '*.h' -o -name '*.cc')
 
-.PHONY: demo test test-slow lint format lock install clean arm64 app android-shell clang
+.PHONY: demo test test-slow lint format lock install clean arm64 app android-shell clang browser
 
 demo: $(INSTALLED)
 	$(BIN)/tvm-codl demo
 
-test: $(INSTALLED) arm64 app android-shell
+test: $(INSTALLED) arm64 app android-shell browser
 	$(PYTEST) -m "not slow" tests
 
-test-slow: $(INSTALLED) arm64 app android-shell clang
+test-slow: $(INSTALLED) arm64 app android-shell browser clang
 	$(BIN)/python -m tests.slow
 
 lint: $(INSTALLED)
@@ -51,6 +51,10 @@ app:
 # Android's shell, which the commands of `tvm-codl device` talk to, likewise.
 android-shell:
 	@docker/install/android_shell.sh || true
+
+# The browser that opens reports, likewise.
+browser:
+	@docker/install/browser.sh || true
 
 # A second compiler for the plugin, likewise.
 clang:

@@ -42,7 +42,7 @@ def test_a_plan_is_explained_without_a_phone(folder: Path) -> None:
     text = line(folder, *words)
     assert text.returncode == 0, text.stderr
     assert "without the phone" in text.stderr
-    assert max(map(len, text.stdout.splitlines())) <= 120 and "second choice" in text.stdout
+    assert max(map(len, text.stdout.splitlines())) <= 80 and "second choice" in text.stdout
     told = json.loads(line(folder, *words, "--json").stdout)
     plan = json.loads((folder / "plan.json").read_text())
     assert [o["operator"] for o in told["operators"]] == [o["operator"] for o in plan["operators"]]
@@ -126,3 +126,28 @@ def test_settings_are_verified_by_the_profile_of_a_phone_that_was_measured(folde
     assert done.returncode == 1 and "core 1000 is none of the CPU's" in done.stderr and not done.stdout
     unknown = line(folder, "plans", "verify", "zoo:small", "settings.json", "--records", "none.sqlite")
     assert unknown.returncode == 0 and "the phone itself says" in unknown.stderr
+
+
+def test_a_page_about_a_plan_needs_no_phone_and_one_about_a_comparison_shows_its_times(folder: Path) -> None:
+    words = ["report", "zoo:small", "--records", "records.sqlite", *NO_PHONE]
+    done = line(folder, *words, "--plan", "plan.json")
+    assert done.returncode == 0, done.stderr
+    page = (folder / "report.html").read_text()
+    plan = json.loads((folder / "plan.json").read_text())
+    assert all(f">{o['name']}<" in page for o in plan["operators"])
+    assert "Not measured" in page and "tvm-codl plan zoo:small --plan plan.json" in page
+
+    bench = ["bench", "zoo:small", "--plan", "plan.json", "--records", "records.sqlite", "--repeat", "3", "--json"]
+    compared = line(folder, *bench, "--html", "bench.html")
+    assert compared.returncode == 0, compared.stderr
+    (folder / "bench.json").write_text(compared.stdout)
+    assert "A run on the phone" in (folder / "bench.html").read_text()
+    again = line(folder, *words, "--bench", "bench.json", "-o", "again.html")
+    assert again.returncode == 0, again.stderr
+    median = json.loads(compared.stdout)["coexec_ms"]["median"]
+    assert f">{median:.3f}<" in (folder / "again.html").read_text()
+
+    (folder / "wrong.json").write_text("{}")
+    wrong = line(folder, *words, "--bench", "wrong.json")
+    assert wrong.returncode == 1 and "wrong.json is not what bench --json prints" in wrong.stderr
+    assert "tvm-codl bench MODEL --json" in wrong.stderr

@@ -10,6 +10,7 @@ import click
 from tvm_codl.cli.options import PhoneChoice, effort, named_plan, planning_options, read_network
 from tvm_codl.cli.output import print_json, print_table, write_timeline
 from tvm_codl.cli.output_file import OUTPUT_FILE
+from tvm_codl.cli.report import write_page
 from tvm_codl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
 @click.option("--peers", is_flag=True, help="Also onnxruntime or LiteRT, and OpenVINO, on the same cores.")
 @click.option("--full", is_flag=True, help="Time every operator again, between the rounds, for ideal and efficiency.")
 @click.option("--timeline", type=OUTPUT_FILE, help="Write one run's timeline to this file.")
+@click.option("--html", type=OUTPUT_FILE, help="Write a page about this comparison and its plan to this file.")
 @click.option(
     "-o", "--output", type=OUTPUT_FILE, help="Write the plan that is made to this file.  [default: in the cache folder]"
 )
 def command(
     source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, repeat: int, peers: bool,
-    full: bool, timeline: Path | None, output: Path | None, as_json: bool,
+    full: bool, timeline: Path | None, html: Path | None, output: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare CPU only, GPU only and co-execution of MODEL (an ONNX or TFLite file, or zoo:NAME) in one interleaved run.
 
@@ -54,6 +56,8 @@ def command(
         _print(report)
     if timeline is not None:
         write_timeline(timeline, report.timeline, report.model)
+    if html is not None:
+        write_page(source, prepared, phone, report.plan, report, html, budget)
 
 
 def _print(report: BenchReport) -> None:

@@ -30,6 +30,7 @@ COMMANDS = {
     "records": "List, export, import and merge measurements.",
     "cache": "Show what is kept of earlier builds, or clear it.",
     "bench": "Compare CPU only, GPU only and co-execution in one interleaved run.",
+    "report": "Write a page about a model and its plan: placements, reasons, a run, what if.",
     "rank": "Rank models by latency: predict all, measure the best few.",
     "demo": "Detect text with PP-OCRv4, then run ResNet-18, on both processors at once.",
 }

@@ -1,0 +1,156 @@
+"""The page of a plan, by costs that are made up; opened in a browser where there is one."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.plan.explain.test_explanation import SHARED, Learned, long_network
+from tests.unit.plan.test_search import legal
+from tvm_codl.measure.bench import BenchReport
+from tvm_codl.measure.network_page import network_page
+from tvm_codl.plan.explain.what_if import parse_asked, what_if
+from tvm_codl.plan.plan import uniform_plan
+from tvm_codl.plan.problem import Problem
+from tvm_codl.report.page import Page, render
+from tvm_codl.report.statistics import Statistics
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    graph = long_network(40)
+    return Problem(graph, legal(graph), Learned(), SHARED, "net", "phone", correction=1.1)
+
+
+@pytest.fixture(scope="module")
+def page(problem: Problem) -> Page:
+    return network_page("net.onnx", problem.search(), "a plan.json", problem, Learned())
+
+
+def measured() -> BenchReport:
+    def times(ms: float) -> Statistics:
+        return Statistics.of([0.9 * ms, ms, 1.2 * ms])
+
+    event = {"name": "f", "processor": "cpu", "kind": "kernel", "start_us": 0.0, "end_us": 2e3}
+    return BenchReport(
+        "net", "phone", times(4.0), None, times(2.0), "cpu", 4.0, 2.0, 1.9, 0.95, 2.1, 0.5, 1e-6, 2e-6, 0, "svm", "p.json",
+        {"onnxruntime": times(3.0)}, disturbed=True, timeline=(event,),
+    )  # fmt: skip
+
+
+def test_another_placement_costs_what_the_command_says(problem: Problem, page: Page) -> None:
+    plan = problem.search()
+    for row in page.operators[::7]:
+        assert row.choices or row.kind == "opaque"
+        for choice in row.choices[:3]:
+            asked = parse_asked([f"{row.number}={choice.placement}"], problem.graph, problem.axes)
+            assert choice.total_ms == pytest.approx(what_if(problem, asked, plan).alone.ms, rel=1e-12)
+
+
+def test_the_run_is_the_simulated_one(problem: Problem, page: Page) -> None:
+    assert page.predicted_ms == pytest.approx(page.span_ms * 1.1)
+    assert all(0 <= bar.start_ms < bar.end_ms <= page.span_ms + 1e-9 for bar in page.bars)
+    for on in ("cpu", "gpu"):
+        lane = sorted((bar.start_ms, bar.end_ms) for bar in page.bars if bar.on == on)
+        assert all(end <= start + 1e-9 for (_, end), (start, _) in itertools.pairwise(lane))
+    parts = {(bar.on, bar.row) for bar in page.bars}
+    for index, row in enumerate(page.operators):
+        assert {on for on in ("cpu", "gpu") if (on, index) in parts} <= (
+            {"cpu", "gpu"} if row.on == "split" else {row.on}
+        )
+
+
+def test_operators_say_what_they_take_and_lose(page: Page) -> None:
+    assert [row.sources for row in page.operators] == [(), *((i,) for i in range(len(page.operators) - 1))]
+    for row in page.operators:
+        assert row.lost_ms == pytest.approx(row.here_ms + row.transfer_ms - row.ideal_ms)
+        assert (row.on == "split") == (0 < row.cpu_share < 1)
+
+
+def test_the_verdict_says_whether_it_was_measured(problem: Problem, page: Page) -> None:
+    assert page.verdict.startswith("Predicted: ") and "Not measured" in page.verdict
+    found = network_page("net.onnx", problem.search(), "p.json", problem, Learned(), measured())
+    assert found.verdict == (
+        "Disturbed, other work had the cores: 2.00 ms by this plan (p10 to p90: 1.84 to 2.32), 2.00 times as fast as the CPU "
+        "alone; answers are off by 2.0e-06 at most."
+    )
+    assert [total.name for total in found.totals] == ["this plan", "CPU only", "onnxruntime"]
+    assert "A run on the phone" in render(found)
+
+
+def test_a_plan_of_one_processor_has_a_page(problem: Problem) -> None:
+    plan = uniform_plan(problem.graph, "cpu", "net", "phone")
+    found = network_page("net.onnx", plan, "cpu-only", problem, Learned())
+    assert found.what_if == "tvm-codl plan net.onnx --plan cpu-only"
+    assert found.idle_ms["gpu"] == found.span_ms
+    render(found)
+
+
+@pytest.fixture(scope="module")
+def opened(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, list[str]]]:
+    """The page in a browser, and what its console and its requests said."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no chromium here: docker/install/browser.sh installs it as root")
+    from playwright.sync_api import sync_playwright
+
+    file = Path(tmp_path_factory.mktemp("page")) / "report.html"
+    file.write_text(render(page), encoding="utf-8")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        tab, said = browser.new_page(), []
+        tab.on("console", lambda message: said.append(message.text))
+        tab.on("pageerror", lambda error: said.append(str(error)))
+        tab.on("request", lambda request: said.append(request.url))
+        tab.goto(file.as_uri())
+        yield tab, said
+        browser.close()
+
+
+def test_the_page_opens_without_a_request_or_an_error(opened: tuple[Any, list[str]]) -> None:
+    tab, said = opened
+    assert [text for text in said if not text.startswith("data:")] == [tab.url]
+
+
+def test_a_click_opens_an_operators_panel_and_marks_its_bars(page: Page, opened: tuple[Any, list[str]]) -> None:
+    tab, _ = opened
+    row = next(index for index, each in enumerate(page.operators) if each.on == "split")
+    tab.locator(f"#o{row}").click()
+    assert tab.locator("#panel article:visible h3").inner_text().endswith(page.operators[row].name)
+    assert tab.locator("#timeline rect.chosen").count() == 2
+    assert tab.locator("#list [aria-selected=true]").count() == 1
+    tab.locator("#list").press("ArrowDown")
+    assert tab.locator("#panel article:visible h3").inner_text().endswith(page.operators[row + 1].name)
+    tab.locator("#timeline rect").first.dispatch_event("click")
+    assert tab.locator("#panel article:visible h3").inner_text().endswith(page.operators[page.bars[0].row].name)
+
+
+def test_what_if_on_the_page_is_what_the_command_says(
+    problem: Problem, page: Page, opened: tuple[Any, list[str]]
+) -> None:
+    tab, _ = opened
+    row = next(index for index, each in enumerate(page.operators) if each.choices)
+    tab.locator(f"#o{row}").click()
+    tab.locator("#panel article:visible select").select_option("0")
+    words = tab.locator("#panel article:visible .outcome").inner_text()
+    change = f"{page.operators[row].number}={page.operators[row].choices[0].placement}"
+    alone = what_if(problem, parse_asked([change], problem.graph, problem.axes), problem.search()).alone
+    assert words.startswith(f"predicted {alone.ms:.3f} ms")
+    assert words.endswith(f"tvm-codl plan net.onnx --plan 'a plan.json' --what-if {change}")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_on_the_page_keeps_people_out(scheme: Any, opened: tuple[Any, list[str]]) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    tab, _ = opened
+    tab.emulate_media(color_scheme=scheme)
+    tab.locator("#o0").click()
+    found = Axe().run(tab)
+    assert not found.response["violations"], found.generate_report()
+    assert found.response["passes"]

@@ -1,0 +1,85 @@
+"""``tvm-codl report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tvm_codl.cli.options import (
+    FILE,
+    PhoneChoice,
+    measuring_options,
+    model_options,
+    named_plan,
+    options,
+    phone_options,
+    plan_option,
+    read_network,
+)
+from tvm_codl.cli.output import talk
+from tvm_codl.cli.output_file import OUTPUT_FILE
+from tvm_codl.errors import UserError
+
+if TYPE_CHECKING:
+    from tvm_codl.measure.bench import BenchReport
+    from tvm_codl.relay.prepared import Prepared
+
+
+@click.command()
+@options(model_options, phone_options, measuring_options, plan_option)
+@click.option("--bench", "measured", type=FILE, help="What bench --json printed: its times, and its plan.")
+@click.option("-o", "--output", type=OUTPUT_FILE, default="report.html", show_default=True, help="The page to write.")
+def command(
+    source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, measured: Path | None, output: Path
+) -> None:
+    """Write a page about MODEL (an ONNX or TFLite file, or zoo:NAME) and a plan of it: where each operator runs and why,
+    what it would take elsewhere, a run of both processors, and where the time goes.
+
+    The page is one file that needs no network.  Without --plan the plan is searched for by the costs on record; the phone is
+    asked only where nothing is on record.
+    """
+    bench = None if measured is None else read_bench(measured)
+    prepared = read_network(source, shape)
+    if bench is not None and bench.model != prepared.name:
+        raise UserError(f"{measured} is of another network", f"it has {bench.model}, MODEL is {prepared.name}")
+    write_page(source, prepared, phone, given or (bench.plan if bench is not None else ""), bench, output, budget)
+
+
+def write_page(
+    source: str,
+    prepared: Prepared,
+    phone: PhoneChoice,
+    path: str,
+    bench: BenchReport | None,
+    output: Path,
+    budget: float,
+) -> None:
+    """The page of the plan in the file ``path``, by default one that is searched for."""
+    from tvm_codl.measure.network_page import network_page
+    from tvm_codl.measure.offline_costs import find_costs
+    from tvm_codl.report.page import render
+
+    plan = named_plan(path, prepared) if path else None
+    device = bench.device if bench is not None else plan.device if plan is not None else ""
+    costs = find_costs(
+        prepared, phone.connect, phone.records, phone.tuning_records, device=device, named=phone.named, budget_s=budget,
+        log=talk,
+    )  # fmt: skip
+    page = network_page(source, plan or costs.problem.search(), path, costs.problem, costs.model, bench)
+    output.write_text(render(page), encoding="utf-8")
+    talk(f"report: {output}")
+
+
+def read_bench(path: Path) -> BenchReport:
+    """What ``bench --json`` printed.  Raises :class:`UserError` for anything else."""
+    import msgspec
+
+    from tvm_codl.measure.bench import BenchReport
+
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=BenchReport)
+    except msgspec.DecodeError as error:
+        remedy = f"tvm-codl bench MODEL --json > {path}"
+        raise UserError(f"{path} is not what bench --json prints", str(error), remedy) from error

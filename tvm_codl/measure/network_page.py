@@ -1,0 +1,177 @@
+"""A network and its plan as a :class:`~tvm_codl.report.page.Page`, by the records of the plan's phone."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+
+from tvm_codl.graph.opgraph import Operator, OpGraph
+from tvm_codl.graph.split import Axis
+from tvm_codl.measure.bench import BenchReport
+from tvm_codl.plan.explain.explanation import Estimator, Explained, explain
+from tvm_codl.plan.explain.prices import Prices
+from tvm_codl.plan.plan import Placement, Plan
+from tvm_codl.plan.problem import Problem
+from tvm_codl.plan.reasons import placement_words
+from tvm_codl.plan.simulate import Times
+from tvm_codl.report.page import Bar, Choice, OperatorRow, Page, Total
+from tvm_codl.report.statistics import Statistics
+from tvm_codl.report.timeline import read_events
+
+#: Other placements of an operator whose networks are simulated, at most and at least, and about how many in all: one takes
+#: 4 ms for 300 operators.
+MOST, LEAST, IN_ALL = 8, 3, 1000
+_PROCESSORS: tuple[Literal["cpu", "gpu"], ...] = ("cpu", "gpu")
+
+
+def network_page(
+    source: str, plan: Plan, plan_path: str, problem: Problem, model: Estimator, bench: BenchReport | None = None
+) -> Page:
+    """Of a legal plan.  ``source`` and ``plan_path`` are what the command that asks what if is given; ``bench`` is the
+    measured comparison, where there is one."""
+    prices = Prices.of(problem, [plan])
+    choice = prices.choice(plan)
+    times = prices.times(choice)
+    explained = explain(plan, prices, model, others=False)
+    predicted_ms = prices.predicted_ms(choice)
+    alone = {on: each.predicted_ms for on, each in problem.single_processor_plans().items()}
+    totals = _predicted(predicted_ms, alone) if bench is None else _measured(bench, predicted_ms, alone)
+    planned = f" --plan {shlex.quote(plan_path)}" if plan_path else ""
+    facts = [("phone", plan.device or problem.device), ("operators", str(len(plan.operators)))]
+    for on in ("cpu", "gpu", "split"):
+        facts.append((f"on {on}" if on != "split" else "split", str(sum(p.on == on for p in plan.placements))))
+    if bench is not None:
+        facts += [
+            ("overlap", f"{bench.overlap:.0%}"), ("efficiency", f"{bench.efficiency:.2f}"),
+            ("copied in a run", f"{bench.copied_bytes} bytes ({bench.sharing})"),
+            ("error against the reference", f"{bench.max_rel_err:.1e} relative"),
+        ]  # fmt: skip
+    return Page(
+        title=plan.model,
+        verdict=_predicted_verdict(predicted_ms, alone) if bench is None else _measured_verdict(bench),
+        facts=tuple(facts),
+        totals=totals,
+        operators=tuple(_rows(explained.operators, prices, choice)),
+        predicted_ms=predicted_ms,
+        correction=problem.factor(plan.placements),
+        bars=tuple(_bars(plan, times)),
+        span_ms=times.total_ms,
+        waited_ms=times.waited_ms,
+        what_if=f"tvm-codl plan {shlex.quote(source)}{planned}",
+        chosen_by="runs on the phone" if plan.measured_ms > 0 else "older costs, or by hand",
+        events=read_events(bench.timeline) if bench is not None else (),
+    )
+
+
+def _rows(lines: tuple[Explained, ...], prices: Prices, choice: tuple[int, ...]) -> list[OperatorRow]:
+    graph = prices.problem.graph
+    made = {tensor: row for row, operator in enumerate(graph.operators) for tensor in operator.outputs}
+    growth = prices.costs.growth(choice)
+    count = max(LEAST, min(MOST, IN_ALL // len(lines)))
+    rows = []
+    for node, (operator, line) in enumerate(zip(graph.operators, lines, strict=True)):
+        transfer_ms = sum(shared.ms for shared in line.shared)
+        ideal_ms = _ideal_ms(line)
+        known = "" if line.deviation is None else "measured" if line.measured else f"±{line.deviation:.0%}"
+        rows.append(
+            OperatorRow(
+                number=operator.id,
+                name=operator.name,
+                kind=operator.kind,
+                shape=_shape(operator, graph),
+                flops=operator.flops,
+                sources=tuple(made[tensor] for tensor in operator.inputs if tensor in made),
+                on=line.placement.on,
+                placement=placement_words(line.placement),
+                cpu_share=_cpu_share(line.placement, prices.problem.axes[operator.id]),
+                cpu_ms=line.cpu_ms,
+                gpu_ms=line.gpu_ms,
+                here_ms=line.here_ms,
+                transfer_ms=transfer_ms,
+                ideal_ms=ideal_ms,
+                lost_ms=line.here_ms + transfer_ms - ideal_ms,
+                chain=line.chain,
+                known=known,
+                reason=line.reason,
+                variant=line.variant,
+                choices=tuple(_choices(prices, choice, node, growth[node], count)),
+            )
+        )
+    return rows
+
+
+def _choices(prices: Prices, choice: tuple[int, ...], node: int, growth: np.ndarray, count: int) -> list[Choice]:
+    """Whole on each processor, and the cuts with the least growth of the search's costs, by the network's predicted time."""
+    options = prices.choices[prices.problem.graph.operators[node].id]
+    likely = [int(i) for i in np.argsort(growth, kind="stable") if np.isfinite(growth[i])]
+    wanted = dict.fromkeys([*(i for i in (0, 1) if i in likely), *likely])
+    found = []
+    for index in [i for i in wanted if i != choice[node]][:count]:
+        moved = [*choice]
+        moved[node] = index
+        found.append(Choice(placement_words(options[index].placement), prices.predicted_ms(moved)))
+    return sorted(found, key=lambda each: each.total_ms)
+
+
+def _ideal_ms(line: Explained) -> float:
+    whole = [ms for ms in (line.cpu_ms, line.gpu_ms) if ms]
+    return 1 / sum(1 / ms for ms in whole) if whole else 0.0
+
+
+def _shape(operator: Operator, graph: OpGraph) -> str:
+    tensors = {tensor.id: tensor for tensor in graph.tensors}
+    made = tensors[operator.outputs[0]]
+    return f"{' × '.join(map(str, made.shape)) or 'one number'} {made.dtype}"
+
+
+def _cpu_share(placement: Placement, axes: Mapping[str, Axis]) -> float:
+    if placement.on == "split":
+        return placement.at / axes[placement.axis].extent
+    return float(placement.on == "cpu")
+
+
+def _bars(plan: Plan, times: Times) -> list[Bar]:
+    return [
+        Bar(on, row, start, end)
+        for row, placement in enumerate(plan.placements)
+        for on, start, end in zip(_PROCESSORS, times.starts[row], times.ends[row], strict=True)
+        if placement.on in (on, "split") and end > start
+    ]
+
+
+def _predicted(both_ms: float, alone: Mapping[str, float]) -> tuple[Total, ...]:
+    ways = [Total("this plan", both_ms, predicted_ms=both_ms)]
+    return tuple(ways + [Total(f"{on.upper()} only", ms, predicted_ms=ms) for on, ms in alone.items()])
+
+
+def _measured(bench: BenchReport, both_ms: float, alone: Mapping[str, float]) -> tuple[Total, ...]:
+    ways: list[tuple[str, Statistics, float | None]] = [("this plan", bench.coexec_ms, both_ms)]
+    for on, times in (("cpu", bench.cpu_ms), ("gpu", bench.gpu_ms)):
+        if times is not None:
+            ways.append((f"{on.upper()} only", times, alone.get(on)))
+    totals = [_total(*way) for way in ways]
+    return tuple(totals + [_total(name, times, None) for name, times in bench.peers_ms.items()])
+
+
+def _total(name: str, times: Statistics, predicted_ms: float | None) -> Total:
+    return Total(name, times.median, (times.p10, times.p90), predicted_ms)
+
+
+def _predicted_verdict(both_ms: float, alone: Mapping[str, float]) -> str:
+    words = f"Predicted: {both_ms:.2f} ms by this plan"
+    if alone:
+        best = min(alone, key=lambda on: alone[on])
+        words += f", {alone[best] / both_ms:.2f} times as fast as the {best.upper()} alone ({alone[best]:.2f} ms)"
+    return f"{words}. Not measured: tvm-codl bench does that."
+
+
+def _measured_verdict(bench: BenchReport) -> str:
+    times = bench.coexec_ms
+    words = f"{times.median:.2f} ms by this plan (p10 to p90: {times.p10:.2f} to {times.p90:.2f})"
+    if bench.speedup is not None and bench.best_single is not None:
+        words += f", {bench.speedup:.2f} times as fast as the {bench.best_single.upper()} alone"
+    words += f"; answers are off by {bench.max_rel_err:.1e} at most."
+    return f"Disturbed, other work had the cores: {words}" if bench.disturbed else words
