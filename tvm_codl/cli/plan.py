@@ -42,9 +42,13 @@ if TYPE_CHECKING:
     help="Threads, cores, flush period and float type: measured on the phone, or taken from a JSON file.",
 )  # fmt: skip
 @click.option("-o", "--output", type=OUTPUT_FILE, help="Write the plan to this file.")
+@click.option(
+    "--annotate", "annotated", type=OUTPUT_FILE, metavar="FILE",
+    help="Write a copy of MODEL, an ONNX file, whose nodes say where the plan runs them: Netron shows it.",
+)  # fmt: skip
 def command(
     source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, explained: bool, changes: tuple[str, ...], objective: str, power: Path | None, settings: str,
-    output: Path | None, as_json: bool,
+    output: Path | None, annotated: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Measure a phone and plan where each operator of MODEL (an ONNX or TFLite file, or zoo:NAME) runs.
 
@@ -54,6 +58,7 @@ def command(
     """
     _check_usage(bool(given), explained, bool(changes), objective, power)
     from tvm_codl.device.power import read_power
+    from tvm_codl.measure.annotated_file import annotate_file, check_annotatable
     from tvm_codl.measure.offline_costs import find_costs
     from tvm_codl.measure.planning import required_power
     from tvm_codl.measure.settings_search import parse_settings
@@ -64,6 +69,8 @@ def command(
 
     wanted = parse_settings(settings)  # before anything is measured: a bad file is an error now
     prepared = read_network(source, shape)
+    if annotated is not None:
+        check_annotatable(prepared.model, annotated)
     table = read_power(power) if power else None
     plan = named_plan(given, prepared) if given else None
     asked = parse_asked(changes, prepared.graph, prepared.axes)
@@ -99,6 +106,9 @@ def command(
     if output is not None:
         dump_plan(plan, output)
         talk(f"plan: {output}")
+    if annotated is not None:
+        copy = annotate_file(prepared, plan, annotated)
+        talk(f"{annotated}: {copy.annotated} of {copy.nodes} nodes say where they run")
 
 
 def _check_usage(given: bool, explained: bool, changed: bool, objective: str, power: Path | None) -> None:

@@ -19,6 +19,7 @@ from tvm_codl.frontend.onnx_file import CHECK, input_dtype, input_shapes, output
 from tvm_codl.frontend.onnx_fold import fold_constants
 from tvm_codl.frontend.onnx_functions import expand_functions, opset_of
 from tvm_codl.frontend.onnx_import import from_onnx
+from tvm_codl.frontend.onnx_origin import name_nodes
 from tvm_codl.frontend.onnx_quantised import expand_quantised
 from tvm_codl.frontend.onnx_repairs import repair_nodes
 from tvm_codl.frontend.onnx_support import check_support
@@ -71,6 +72,7 @@ def import_onnx(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path: Path)
     """
     logging.getLogger("from_onnx").setLevel(logging.ERROR)
     try:
+        name_nodes(proto.graph)
         types = infer_types(proto, shapes)
         if expand_quantised(proto, types):
             types = infer_types(proto, shapes)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import tvm
 from tvm import relay
+from tvm.ir.base import SequentialSpan
 
 from tvm_codl.errors import UserError
 from tvm_codl.relay.walk import children_in_order, rewrite, with_children
@@ -73,6 +74,13 @@ def value_of(expr: relay.Expr) -> np.ndarray | None:
 def as_constant(value: np.ndarray) -> relay.Constant:
     """With its type named: Relay takes 64-bit numbers for 32-bit ones."""
     return relay.const(value, str(value.dtype))
+
+
+def made_from(made: relay.Call, *replaced: relay.Call) -> relay.Call:
+    """A new call with the spans of those that it replaces, the nodes of the file that they came from."""
+    spans = [call.span for call in replaced if call.span]
+    span = SequentialSpan(spans) if len(spans) > 1 else spans[0] if spans else None
+    return relay.Call(made.op, made.args, made.attrs, made.type_args, span)
 
 
 def call_pass(name: str, rule: Callable[[Site], relay.Expr | None]) -> tvm.transform.Pass:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tvm import relay
 
-from tvm_codl.relay.calls import Site, call_pass, is_call, shape_of
+from tvm_codl.relay.calls import Site, call_pass, is_call, made_from, shape_of
 
 #: "default": the weight layout that TVM's kernels want beside NHWC, HWIO or, for depthwise convolution, HWOI.
 NHWC_LAYOUTS = {
@@ -31,7 +31,7 @@ def _drop(site: Site) -> relay.Expr | None:
     (inner,), first, second = site.args[0].args, site.args[0].attrs, site.call.attrs
     if site.op != "layout_transform":
         moves_no_data = sum(size > 1 for size in shape_of(site.call.args[0])) <= 1
-        return relay.reshape(inner, site.shape) if moves_no_data else None
+        return made_from(relay.reshape(inner, site.shape), site.call) if moves_no_data else None
     cancel = str(first.src_layout) == str(second.dst_layout) and str(first.dst_layout) == str(second.src_layout)
     return inner if cancel else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import relay
 
-from tvm_codl.relay.calls import Site, as_constant, call_pass, is_call, shape_of, value_of
+from tvm_codl.relay.calls import Site, as_constant, call_pass, is_call, made_from, shape_of, value_of
 
 
 def _merge(site: Site) -> relay.Expr | None:
@@ -26,10 +26,10 @@ def _merge(site: Site) -> relay.Expr | None:
     rank = len(shape_of(operand))
     if op == "divide":
         op, constant = "multiply", np.asarray(1.0 / constant, constant.dtype)
-    inner = value_of(x.args[1]) if is_call(x, op) else None
+    inner, merged = value_of(x.args[1]) if is_call(x, op) else None, [site.call]
     if inner is not None and site.uses[x] == 1:
         constant = np.asarray(inner + constant if op == "add" else inner * constant)
-        x = x.args[0]
+        x, merged = x.args[0], [x, site.call]
         if inner.ndim >= rank:  # x may have fewer axes than the constant: keep the constant's
             rank = 0
     if op == "multiply" and is_call(x, "add") and is_call(x.args[0], "nn.conv2d_transpose") and site.uses[x] == 1:
@@ -42,7 +42,7 @@ def _merge(site: Site) -> relay.Expr | None:
         constant = np.full((site.shape[1], 1, 1), constant.reshape(()), constant.dtype)
     if constant.size == 1 and constant.ndim <= rank:  # with more axes it would widen the result
         constant = constant.reshape(())
-    return getattr(relay, op)(x, as_constant(constant))
+    return made_from(getattr(relay, op)(x, as_constant(constant)), *merged)
 
 
 def _ends_convolution(x: relay.Expr) -> bool:

@@ -32,6 +32,7 @@ from tvm_codl.relay.partition import PartitionCoExecution
 from tvm_codl.relay.plain_tensors import PlainTensors
 from tvm_codl.relay.prepared import Prepared
 from tvm_codl.relay.rounding import PlainQuantised
+from tvm_codl.relay.spans import keeping_spans
 from tvm_codl.relay.stored_integers import MoveDequantise, StoreFromZero
 from tvm_codl.relay.transposed import ScaleTransposed, TransposedAsConvolution
 
@@ -55,7 +56,7 @@ SIMPLIFY: tuple[Pass, ...] = (
     stock.CanonicalizeOps(),
     FoldConstants,
     MergeConstants,
-    stock.BackwardFoldScaleAxis(),
+    keeping_spans(stock.BackwardFoldScaleAxis()),
     FoldConstants,
     MergeConstants,
     stock.DeadCodeElimination(),
@@ -74,7 +75,7 @@ FUSE: tuple[Pass, ...] = (
     stock.InferType(),
     stock.SimplifyInference(),
     stock.FoldConstant(),
-    stock.BackwardFoldScaleAxis(),
+    keeping_spans(stock.BackwardFoldScaleAxis()),
     stock.FoldConstant(),
     PlainTensors,
     stock.SimplifyExpr(),

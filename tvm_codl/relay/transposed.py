@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import relay
 
-from tvm_codl.relay.calls import Site, as_constant, call_pass, is_call, shape_of, value_of
+from tvm_codl.relay.calls import Site, as_constant, call_pass, is_call, made_from, shape_of, value_of
 
 
 def _weights(call: relay.Call) -> np.ndarray | None:
@@ -40,9 +40,8 @@ def _scale_weights(site: Site) -> relay.Expr | None:
     if scale.ndim and scale.size != scale.shape[-1]:
         return None
     shape = [-1 if letter == "O" else 1 for letter in layout]
-    return relay.Call(
-        call.op, [call.args[0], as_constant(np.asarray(value * scale.reshape(shape), value.dtype))], call.attrs
-    )
+    weights = as_constant(np.asarray(value * scale.reshape(shape), value.dtype))
+    return made_from(relay.Call(call.op, [call.args[0], weights], call.attrs), call, site.call)
 
 
 def _dilate(weights: np.ndarray, dilation: Sequence[int]) -> np.ndarray:
@@ -56,7 +55,7 @@ def _dilate(weights: np.ndarray, dilation: Sequence[int]) -> np.ndarray:
 def _lower(site: Site) -> relay.Expr | None:
     if site.op != "nn.conv2d_transpose" or str(site.call.attrs.data_layout) != "NHWC":
         return None
-    call = relay.Call(site.call.op, list(site.args), site.call.attrs)
+    call = made_from(relay.Call(site.call.op, list(site.args), site.call.attrs), site.call)
     return _as_convolution(call, shape_of(site.call.args[0]), site.shape) or _back_to_nchw(call)
 
 
@@ -136,13 +135,15 @@ def _as_convolution(call: relay.Call, data: tuple[int, ...], result: tuple[int, 
         data_layout="NHWC",
         kernel_layout="HWIO",
     )
+    pixels = made_from(pixels, call)
     if stride > 1:
         mode = "DCR" if groups == 1 else "CRD"
-        pixels = relay.nn.depth_to_space(pixels, block_size=stride, layout="NHWC", mode=mode)
+        pixels = made_from(relay.nn.depth_to_space(pixels, block_size=stride, layout="NHWC", mode=mode), call)
     made = [stride * (p.extent + sum(p.padding) - p.taps + 1) for p in (y, x)]
     if made == [y.size, x.size] and not (y.cut or x.cut):
         return pixels
-    return relay.strided_slice(pixels, [0, y.cut, x.cut, 0], [result[0], y.cut + y.size, x.cut + x.size, result[3]])
+    end = [result[0], y.cut + y.size, x.cut + x.size, result[3]]
+    return made_from(relay.strided_slice(pixels, [0, y.cut, x.cut, 0], end), call)
 
 
 def _back_to_nchw(call: relay.Call) -> relay.Expr:
@@ -166,7 +167,7 @@ def _back_to_nchw(call: relay.Call) -> relay.Expr:
         data_layout="NCHW",
         kernel_layout="IOHW",
     )
-    return relay.layout_transform(result, "NCHW", "NHWC")
+    return relay.layout_transform(made_from(result, call), "NCHW", "NHWC")
 
 
 ScaleTransposed = call_pass("ScaleTransposed", _scale_weights)
