@@ -61,9 +61,15 @@ def network_page(
         span_ms=times.total_ms,
         waited_ms=times.waited_ms,
         what_if=f"tvm-codl plan {shlex.quote(source)}{planned}",
-        chosen_by="runs on the phone" if plan.measured_ms > 0 else "older costs, or by hand",
+        chosen_by=_chosen_by(plan, plan_path),
         events=read_events(bench.timeline) if bench is not None else (),
     )
+
+
+def _chosen_by(plan: Plan, plan_path: str) -> str:
+    if plan.measured_ms > 0:
+        return "runs on the phone"
+    return "older costs, or by hand" if plan_path else "the search, which does not simulate every change"
 
 
 def _rows(lines: tuple[Explained, ...], prices: Prices, choice: tuple[int, ...]) -> list[OperatorRow]:
