@@ -147,6 +147,13 @@ def test_a_page_about_a_plan_needs_no_phone_and_one_about_a_comparison_shows_its
     median = json.loads(compared.stdout)["coexec_ms"]["median"]
     assert f">{median:.3f}<" in (folder / "again.html").read_text()
 
+    by_itself = line(folder, "report", "plan.json", "--records", "records.sqlite", *NO_PHONE)
+    assert by_itself.returncode == 0, by_itself.stderr
+    assert "plan.json is about zoo:small" in by_itself.stderr
+    (folder / "mine.json").write_text((folder / "plan.json").read_text().replace('"small"', '"mine"'))
+    whose = line(folder, "report", "mine.json")
+    assert whose.returncode == 1 and "tvm-codl report MODEL --plan mine.json" in whose.stderr
+
     (folder / "wrong.json").write_text("{}")
     wrong = line(folder, *words, "--bench", "wrong.json")
     assert wrong.returncode == 1 and "wrong.json is not what bench --json prints" in wrong.stderr

@@ -37,9 +37,13 @@ def command(
     """Write a page about MODEL (an ONNX or TFLite file, or zoo:NAME) and a plan of it: where each operator runs and why,
     what it would take elsewhere, a run of both processors, and where the time goes.
 
+    MODEL may also be a plan's file, or what bench --json printed, of a network of the zoo.
+
     The page is one file that needs no network.  Without --plan the plan is searched for by the costs on record; the phone is
     asked only where nothing is on record.
     """
+    if Path(source).suffix == ".json":
+        source, given, measured = _of_file(source)
     bench = None if measured is None else read_bench(measured)
     prepared = read_network(source, shape)
     if bench is not None and bench.model != prepared.name:
@@ -70,6 +74,28 @@ def write_page(
     page = network_page(source, plan or costs.problem.search(), path, costs.problem, costs.model, bench)
     output.write_text(render(page), encoding="utf-8")
     talk(f"report: {output}")
+
+
+def _of_file(path: str) -> tuple[str, str, Path | None]:
+    """MODEL, --plan and --bench that a plan's file, or what ``bench --json`` printed, stands for."""
+    import msgspec
+
+    from tvm_codl.frontend.zoo import ENTRIES
+
+    try:
+        found = msgspec.json.decode(Path(path).read_bytes(), type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise UserError(f"{path} is no plan, and not what bench --json prints", str(error)) from error
+    name = found.get("model")
+    if name not in {entry.name for entry in ENTRIES}:
+        option = "--bench" if "coexec_ms" in found else "--plan"
+        raise UserError(
+            f"{path} does not say where its network is",
+            f"it calls it {name!r}, and the zoo has none of that name",
+            f"tvm-codl report MODEL {option} {path}",
+        )
+    talk(f"{path} is about zoo:{name}")
+    return (f"zoo:{name}", "", Path(path)) if "coexec_ms" in found else (f"zoo:{name}", path, None)
 
 
 def read_bench(path: Path) -> BenchReport:
