@@ -4,7 +4,8 @@ Each distinct convolution and dense layer of the networks (plain: without bias a
 records, by TVM's own template tuned with ``--stock-trials``, and by PyTorch (cuDNN, float32 without TF32) where torch with
 CUDA is installed.  One sample is many runs back to back, waited for once; ours are in NHWC, the others in NCHW.  Round
 after round each of them has its turn.  A stock template takes a minute or two to tune, most of it NVIDIA's compiler: with
-``--rounds 0`` several runs tune a ``--share`` each, side by side, and another one compares.  ``kernels_ms`` is by the GPU's own clock, without what is between two kernels.
+``--rounds 0`` several runs tune a ``--share`` each, side by side, and another one compares.  ``kernels_ms`` is by the GPU's
+own clock, without what is between two kernels.
 
 ``--kernel-in-library`` compares the convolutions of each network alone with the same in the network's library.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,12 +138,18 @@ def _listed(models: Sequence[str], session: Session, path: Path | None) -> list[
 
 def tune_stock(wanted: Sequence[Wanted], stock: Stock, until: float) -> None:
     """Tunes the stock template of each convolution, in even parts of the time that is left."""
+    for _, each, share_s in _in_time(wanted, until):
+        best = stock.best(each.convolution, time.monotonic() + share_s)
+        talk(f"{each.convolution.name}: the stock template is tuned, {len(best)} of its best kept")
+
+
+def _in_time(wanted: Sequence[Wanted], until: float) -> Iterator[tuple[int, Wanted, float]]:
+    """Each with its number and its share of the seconds that are left, until the time is up."""
     for index, each in enumerate(wanted):
         left_s, left = until - time.monotonic(), len(wanted) - index
         if left_s < 0:
             return talk(f"the time is up: {left} convolutions are left out")
-        best = stock.best(each.convolution, time.monotonic() + left_s / left)
-        talk(f"{each.convolution.name}: the stock template is tuned, {len(best)} of its best kept")
+        yield index, each, left_s / left
     return None
 
 
@@ -156,13 +163,9 @@ def measure(
         built = _built(ours, {(i, "estimate"): e for i, e in enumerate(estimates)} | _present("tuned", tuned))
         torch = torch_with_cuda()
         rows: list[Row] = []
-        for index, each in enumerate(wanted):
-            left_s = until - time.monotonic()
-            if left_s < 0:
-                talk(f"the time is up: {len(wanted) - index} convolutions are left out")
-                break
+        for index, each, share_s in _in_time(wanted, until):
             variants = {name: built[index, name] for name in VARIANTS if (index, name) in built}
-            if best := stock.best(each.convolution, time.monotonic() + 0.9 * left_s / (len(wanted) - index)):
+            if best := stock.best(each.convolution, time.monotonic() + 0.9 * share_s):
                 variants["stock"] = fastest(theirs.build(best), session)
             rows.append(_measured(each, variants, session, peak, rounds, torch))
         return rows

@@ -52,7 +52,7 @@ def compare_network(model: str, session: Session) -> dict[str, Any]:
         estimates, tuned = our_inputs(wanted, session)
         built = builder.build([known or estimate for known, estimate in zip(tuned, estimates, strict=True)])
         kernels = [OnPhone(session, library) for library in built]
-        alone = [(kernel.kernels_ms(), kernel.kernels_behind_ms(module.memory_bytes.weights)) for kernel in kernels]
+        alone = [(kernel.kernels_ms(), kernel.kernels_ms(module.memory_bytes.weights)) for kernel in kernels]
         for operator, each, (again_ms, alone_ms), function in zip(firsts, wanted, alone, inside, strict=True):
             library_ms = inside[function] / calls[Workload.of(operator, prepared.graph).key]
             rows.append(

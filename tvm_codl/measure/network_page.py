@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
 
-from tvm_codl.graph.opgraph import Operator, OpGraph
+from tvm_codl.graph.opgraph import Tensor
 from tvm_codl.graph.split import Axis
 from tvm_codl.measure.bench import BenchReport
-from tvm_codl.plan.explain.explanation import Estimator, Explained, explain
+from tvm_codl.plan.baselines.ideal import ideal_ms
+from tvm_codl.plan.explain.explanation import Estimator, Explained, explain, how_chosen
 from tvm_codl.plan.explain.prices import Prices
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.problem import Problem
@@ -36,7 +38,8 @@ def network_page(
     choice = prices.choice(plan)
     times = prices.times(choice)
     explained = explain(plan, prices, model, others=False)
-    predicted_ms = prices.predicted_ms(choice)
+    correction = problem.factor(plan.placements)
+    predicted_ms = times.total_ms * correction
     alone = {on: each.predicted_ms for on, each in problem.single_processor_plans().items()}
     totals = _predicted(predicted_ms, alone) if bench is None else _measured(bench, predicted_ms, alone)
     planned = f" --plan {shlex.quote(plan_path)}" if plan_path else ""
@@ -56,38 +59,38 @@ def network_page(
         totals=totals,
         operators=tuple(_rows(explained.operators, prices, choice)),
         predicted_ms=predicted_ms,
-        correction=problem.factor(plan.placements),
+        correction=correction,
         bars=tuple(_bars(plan, times)),
         span_ms=times.total_ms,
         waited_ms=times.waited_ms,
         what_if=f"tvm-codl plan {shlex.quote(source)}{planned}",
-        chosen_by=_chosen_by(plan, plan_path),
+        chosen=_chosen(plan, plan_path),
         events=read_events(bench.timeline) if bench is not None else (),
     )
 
 
-def _chosen_by(plan: Plan, plan_path: str) -> str:
-    if plan.measured_ms > 0:
-        return "runs on the phone"
-    return "older costs, or by hand" if plan_path else "the search, which does not simulate every change"
+def _chosen(plan: Plan, plan_path: str) -> str:
+    if not plan_path:
+        return "by the search, which does not simulate every change"
+    return how_chosen(plan.measured_ms, plan.predicted_mj)
 
 
 def _rows(lines: tuple[Explained, ...], prices: Prices, choice: tuple[int, ...]) -> list[OperatorRow]:
     graph = prices.problem.graph
     made = {tensor: row for row, operator in enumerate(graph.operators) for tensor in operator.outputs}
+    tensors = {tensor.id: tensor for tensor in graph.tensors}
     growth = prices.costs.growth(choice)
     count = max(LEAST, min(MOST, IN_ALL // len(lines)))
     rows = []
     for node, (operator, line) in enumerate(zip(graph.operators, lines, strict=True)):
         transfer_ms = sum(shared.ms for shared in line.shared)
-        ideal_ms = _ideal_ms(line)
-        known = "" if line.deviation is None else "measured" if line.measured else f"±{line.deviation:.0%}"
+        best_ms = _best_ms(line)
         rows.append(
             OperatorRow(
                 number=operator.id,
                 name=operator.name,
                 kind=operator.kind,
-                shape=_shape(operator, graph),
+                shape=_shape(tensors[operator.outputs[0]]),
                 flops=operator.flops,
                 sources=tuple(made[tensor] for tensor in operator.inputs if tensor in made),
                 on=line.placement.on,
@@ -97,10 +100,10 @@ def _rows(lines: tuple[Explained, ...], prices: Prices, choice: tuple[int, ...])
                 gpu_ms=line.gpu_ms,
                 here_ms=line.here_ms,
                 transfer_ms=transfer_ms,
-                ideal_ms=ideal_ms,
-                lost_ms=line.here_ms + transfer_ms - ideal_ms,
+                ideal_ms=best_ms,
+                lost_ms=line.here_ms + transfer_ms - best_ms,
                 chain=line.chain,
-                known=known,
+                known=line.known,
                 reason=line.reason,
                 variant=line.variant,
                 choices=tuple(_choices(prices, choice, node, growth[node], count)),
@@ -122,14 +125,13 @@ def _choices(prices: Prices, choice: tuple[int, ...], node: int, growth: np.ndar
     return sorted(found, key=lambda each: each.total_ms)
 
 
-def _ideal_ms(line: Explained) -> float:
-    whole = [ms for ms in (line.cpu_ms, line.gpu_ms) if ms]
-    return 1 / sum(1 / ms for ms in whole) if whole else 0.0
+def _best_ms(line: Explained) -> float:
+    """Ideal, 0 where only pieces of it run."""
+    cpu_ms, gpu_ms = (math.inf if ms is None else ms for ms in (line.cpu_ms, line.gpu_ms))
+    return ideal_ms([cpu_ms], [gpu_ms]) if min(cpu_ms, gpu_ms) < math.inf else 0.0
 
 
-def _shape(operator: Operator, graph: OpGraph) -> str:
-    tensors = {tensor.id: tensor for tensor in graph.tensors}
-    made = tensors[operator.outputs[0]]
+def _shape(made: Tensor) -> str:
     return f"{' × '.join(map(str, made.shape)) or 'one number'} {made.dtype}"
 
 

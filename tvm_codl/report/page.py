@@ -87,8 +87,8 @@ class Bar(msgspec.Struct, frozen=True):
 class Page(msgspec.Struct, frozen=True):
     """``verdict`` is one line; ``facts`` are names and values.  ``bars`` are a simulated run of ``span_ms``; times the
     ``correction`` of this phone that is ``predicted_ms``.  ``events`` are a run on the phone, empty where there is none.
-    ``what_if`` is the command that plans again around a change, without the change; ``chosen_by`` says what the plan was
-    chosen by where another placement gains."""
+    ``what_if`` is the command that plans again around a change, without the change; ``chosen`` says how the plan was
+    chosen, for where another placement gains."""
 
     title: str
     verdict: str
@@ -101,7 +101,7 @@ class Page(msgspec.Struct, frozen=True):
     span_ms: float
     waited_ms: tuple[float, float]
     what_if: str
-    chosen_by: str
+    chosen: str
     events: tuple[Event, ...] = ()
 
     @property

@@ -23,7 +23,7 @@ def row(number: int, *sources: int, name: str = "") -> OperatorRow:
 def page(*rows: OperatorRow) -> Page:
     return Page(
         "net", "Predicted: 1.00 ms", (("phone", "a phone"),), (Total("this plan", 1.0, (0.9, 1.1), 1.05),), rows, 1.0, 1.1,
-        (Bar("cpu", 0, 0.0, 0.25), Bar("gpu", 0, 0.5, 0.9)), 0.9, (0.1, 0.2), "tvm-codl plan zoo:net", "runs on the phone",
+        (Bar("cpu", 0, 0.0, 0.25), Bar("gpu", 0, 0.5, 0.9)), 0.9, (0.1, 0.2), "tvm-codl plan zoo:net", "by runs on the phone",
     )  # fmt: skip
 
 

@@ -88,6 +88,11 @@ class Explained(msgspec.Struct, frozen=True):
     reason: str
     variant: str = ""
 
+    @property
+    def known(self) -> str:
+        """``measured``, or the deviation of the prediction: ``±7%``; empty without a cost model."""
+        return "" if self.deviation is None else "measured" if self.measured else f"±{self.deviation:.0%}"
+
 
 class Explanation(msgspec.Struct, frozen=True):
     """``predicted_ms`` is predicted anew, with the plan's ``correction``; none without a cost model.  ``stated_ms``,
@@ -177,9 +182,8 @@ def explanation_text(explanation: Explanation) -> str:
 
 
 def _cells(o: Explained) -> list[str]:
-    sure = "" if o.deviation is None else "measured" if o.measured else f"±{o.deviation:.0%}"
     times = [_ms(ms) for ms in (o.cpu_ms, o.gpu_ms, o.here_ms, sum(s.ms for s in o.shared))]
-    return [str(o.operator), o.name, placement_words(o.placement), *times, sure]
+    return [str(o.operator), o.name, placement_words(o.placement), *times, o.known]
 
 
 def _totals(of: Explanation) -> list[str]:
@@ -207,12 +211,16 @@ def _gains(of: Explanation) -> list[str]:
     if not gains:
         return []
     has = "1 operator has" if len(gains) == 1 else f"{len(gains)} operators have"
-    if of.stated_mj:
-        why = "the plan was chosen for its energy"
-    else:
-        by = "runs on the phone" if of.measured_ms > 0 else "older costs, or by hand"
-        why = f"the plan was chosen by {by}; tvm-codl plan MODEL --again plans anew"
-    return [f"{has} a second choice that gains by these costs, {milliseconds(max(gains))} ms at most: {why}"]
+    why = f"the plan was chosen {how_chosen(of.measured_ms, of.stated_mj)}"
+    anew = "" if of.stated_mj else "; tvm-codl plan MODEL --again plans anew"
+    return [f"{has} a second choice that gains by these costs, {milliseconds(max(gains))} ms at most: {why}{anew}"]
+
+
+def how_chosen(measured_ms: float, stated_mj: float) -> str:
+    """Why a plan that states this may have placements that others beat by today's costs."""
+    if stated_mj:
+        return "for its energy"
+    return "by runs on the phone" if measured_ms > 0 else "by older costs, or by hand"
 
 
 def _words(o: Explained) -> str:
