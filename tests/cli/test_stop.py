@@ -33,6 +33,36 @@ while True:
         pass
 """
 
+RELEASES = """
+import os, threading, time
+import psutil
+from tvm import rpc
+from tvm_codl.cli.stop import Stop, Stopped
+from tvm_codl.device.reference.local import LocalPhone
+
+def come_back():
+    time.sleep(0.5)
+    os.kill(os.getpid(), 15)
+    time.sleep(1)
+    for process in phone_processes:
+        process.resume()
+
+Stop().catch()
+with LocalPhone() as phone:
+    session = rpc.connect_tracker(phone.where.host, phone.where.port).request(phone.where.key)
+    function = session.get_function("runtime.config_threadpool")
+    phone_processes = psutil.Process().children(recursive=True)
+    for process in phone_processes:
+        process.suspend()
+    threading.Thread(target=come_back).start()
+    try:
+        del function
+        print("released", flush=True)
+        time.sleep(60)
+    except Stopped:
+        print("stopped")
+"""
+
 
 @pytest.mark.parametrize(("number", "words"), [(signal.SIGTERM, "measuring"), (signal.SIGINT, "building")])
 def test_a_bench_is_stopped(tmp_path: Path, number: signal.Signals, words: str) -> None:
@@ -76,3 +106,9 @@ def test_what_sees_no_signal_is_ended(work: str) -> None:
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + signal.SIGTERM and said.count("stopped by SIGTERM") == 1
+
+
+def test_a_signal_waits_until_a_remote_object_is_released() -> None:
+    """TVM asks the phone to release it, and aborts where an exception comes meanwhile."""
+    done = subprocess.run([sys.executable, "-c", RELEASES], capture_output=True, text=True, timeout=2 * PATIENCE_S)
+    assert (done.returncode, done.stdout) == (0, "released\nstopped\n"), done.stderr

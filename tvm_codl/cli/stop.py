@@ -52,12 +52,14 @@ class Stop:
         return f"stopped by {name}; what was measured is kept, and the same command goes on from there"
 
     def _raise(self, number: int, frame: FrameType | None) -> None:
-        if not self._raised:  # a second one must not interrupt what cleans up behind the first
+        # A second one must not interrupt what cleans up behind the first.  In a finalizer Python drops the exception, and
+        # TVM, which waits for the phone there, aborts: the watcher sends the signal again.
+        if not self._raised and not _is_finalizing(frame):
             self.number, self._raised = number, True
             raise Stopped
 
     def _unraisable(self, what: sys.UnraisableHookArgs) -> None:
-        """Python drops what is raised while it forks, and in finalizers: then the exception is raised again, later."""
+        """Python drops what is raised while it forks: then the exception is raised again, later."""
         if what.exc_type is Stopped:
             self._raised = False
         else:
@@ -77,6 +79,12 @@ class Stop:
                 os.killpg(child.pid or 0, signal.SIGKILL)  # a build with its compilers
         print(self.words, file=sys.stderr, flush=True)
         os._exit(self.code)
+
+
+def _is_finalizing(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
 
 
 def _forget() -> None:
