@@ -238,13 +238,14 @@ tuning_options = options(
 
 
 def read_network(source: str, shape: tuple[tuple[str, tuple[int, ...]], ...]) -> Prepared:
-    """The network of an ONNX file or ``zoo:NAME``, ready to plan.
+    """The network of an ONNX or TFLite file or ``zoo:NAME``, ready to plan.
 
     Its import is checked where the command has ``--no-check`` and it is not given.  Raises :class:`~tvm_codl.errors.CheckFailed` for one that was imported wrongly.
     """
     from tvm_codl.cli.output import talk
     from tvm_codl.frontend.load import load_model
     from tvm_codl.measure.checked_import import check_import
+    from tvm_codl.measure.known_network import KnownNetwork
     from tvm_codl.relay.pipeline import prepare
 
     model = load_model(source, dict(shape))
@@ -252,7 +253,19 @@ def read_network(source: str, shape: tuple[tuple[str, tuple[int, ...]], ...]) ->
     context = click.get_current_context(silent=True)
     if context is not None and context.meta.get(_NO_CHECK) is False:
         check_import(model, log=talk, meanwhile=prepared)
+        KnownNetwork(source, dict(shape)).keep(prepared())
     return prepared()
+
+
+def read_operators(source: str, shape: tuple[tuple[str, tuple[int, ...]], ...]) -> Prepared:
+    """As :func:`read_network`, for a command that asks for the operators first and may need nothing else: a network that
+    is known is imported when the command asks for more."""
+    from tvm_codl.measure.known_network import KnownNetwork
+    from tvm_codl.relay.prepared import LatePrepared
+
+    known = KnownNetwork(source, dict(shape)).read()
+    load = functools.partial(read_network, source, shape)
+    return load() if known is None else LatePrepared(*known, load)
 
 
 def named_plan(name: str, prepared: Prepared) -> Plan:

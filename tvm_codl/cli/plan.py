@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tvm_codl.cli.options import FILE, PhoneChoice, effort, named_plan, planning_options, read_network
+from tvm_codl.cli.options import FILE, PhoneChoice, effort, named_plan, planning_options, read_operators
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import UsageError
@@ -68,7 +68,7 @@ def command(
     from tvm_codl.plan.files import dump_plan, plan_json
 
     wanted = parse_settings(settings)  # before anything is measured: a bad file is an error now
-    prepared = read_network(source, shape)
+    prepared = read_operators(source, shape)
     if annotated is not None:
         check_annotatable(prepared.model, annotated)
     table = read_power(power) if power else None

@@ -13,7 +13,7 @@ from tvm_codl.cli.options import (
     json_option,
     model_options,
     named_plan,
-    read_network,
+    read_operators,
     records_option,
     shape_option,
     tuning_records_option,
@@ -53,7 +53,7 @@ def diff(
         from tvm_codl.measure.offline_costs import NoOfflineCosts, load_costs
         from tvm_codl.plan.explain.prices import Prices
 
-        prepared = read_network(source, shape)
+        prepared = read_operators(source, shape)
         a, b = named_plan(first, prepared), named_plan(second, prepared)
         try:
             device = a.device or b.device
@@ -83,7 +83,7 @@ def verify(source: str, shape: Any, plan: Path, records: Path, as_json: bool) ->
     from tvm_codl.measure.choices import check_settings
     from tvm_codl.measure.offline_costs import load_profile
 
-    checked = named_plan(str(plan), read_network(source, shape))
+    checked = named_plan(str(plan), read_operators(source, shape))
     profile = load_profile(checked.device, records)
     check_settings(checked.settings, profile or generic_profile("android-arm64"))
     if profile is None and checked.settings.words() != "default":

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import onnx
 import tvm
 from tvm import relay
@@ -35,6 +37,16 @@ ZOO_PREFIX = "zoo:"
 ROUNDS = 8
 
 
+@dataclass(frozen=True)
+class Located:
+    """A network's file, its name, the shapes that are given, and what makes a meaningful input."""
+
+    path: Path
+    name: str
+    shapes: dict[str, Shape]
+    sample: Callable[[Shape], np.ndarray] | None
+
+
 def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> LoadedModel:
     """The network in ``source``, the path of an ONNX or a TFLite file or ``zoo:NAME``, at static shapes.
 
@@ -43,16 +55,8 @@ def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> Loaded
     :class:`UserError` for a file that is neither or is damaged, an unknown zoo name, an operator that Relay's importer
     does not know or computes otherwise, and a dynamic shape that ``shapes`` does not fix.
     """
-    given = dict(shapes or {})
-    sample = None
-    if source.startswith(ZOO_PREFIX):
-        entry = zoo.entry(source.removeprefix(ZOO_PREFIX))
-        path = entry.path()
-        given = {**entry.shapes, **given}
-        name, sample = entry.name, entry.sample
-    else:
-        path = Path(source)
-        name = path.stem
+    found = locate(source, shapes or {})
+    path, given, name, sample = found.path, found.shapes, found.name, found.sample
     if is_tflite(path):
         module, inputs, outputs = import_tflite(path, given)
         return LoadedModel(name, inputs, outputs, module, functools.partial(tflite_outputs, path), sample, path=path)
@@ -63,6 +67,14 @@ def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> Loaded
     outputs = output_names(proto)
     reference = functools.partial(run_onnx, path)
     return LoadedModel(name, inputs, outputs, import_onnx(proto, fixed, path), reference, sample, path=path)
+
+
+def locate(source: str, shapes: Mapping[str, Shape]) -> Located:
+    """Where a network is.  Makes the file of a zoo's network; raises :class:`UserError` for an unknown zoo name."""
+    if source.startswith(ZOO_PREFIX):
+        entry = zoo.entry(source.removeprefix(ZOO_PREFIX))
+        return Located(entry.path(), entry.name, {**entry.shapes, **shapes}, entry.sample)
+    return Located(Path(source), Path(source).stem, dict(shapes), None)
 
 
 def import_onnx(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path: Path) -> tvm.IRModule:

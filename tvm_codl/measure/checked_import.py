@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import tvm
 
-import tvm_codl
 from tvm_codl.errors import CheckFailed
 from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.measure.answers import TOLERANCE, answer_errors
 from tvm_codl.measure.context import Log
 from tvm_codl.measure.host_outputs import Values, host_outputs
+from tvm_codl.measure.known_network import code_digest
 from tvm_codl.measure.node_errors import node_errors
 from tvm_codl.paths import cache_dir
 from tvm_codl.relay.model import LoadedModel
@@ -73,8 +72,5 @@ def _digest(model: LoadedModel, inputs: Values) -> str:
     digest.update(model.path.read_bytes())
     for name in sorted(inputs):
         digest.update(name.encode() + np.ascontiguousarray(inputs[name]).tobytes())
-    root = Path(tvm_codl.__file__).parent
-    sources: Sequence[Path] = sorted([*(root / "frontend").rglob("*.py"), *(root / "relay").rglob("*.py")])
-    for source in sources:
-        digest.update(source.read_bytes())
+    digest.update(code_digest("frontend", "relay"))
     return digest.hexdigest()[:32]

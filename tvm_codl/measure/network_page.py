@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from tvm_codl.graph.opgraph import Tensor
 from tvm_codl.graph.split import Axis
-from tvm_codl.measure.bench import BenchReport
 from tvm_codl.plan.baselines.ideal import ideal_ms
 from tvm_codl.plan.explain.explanation import Estimator, Explained, explain, how_chosen
 from tvm_codl.plan.explain.prices import Prices
@@ -22,6 +21,9 @@ from tvm_codl.plan.simulate import Times
 from tvm_codl.report.page import Bar, Choice, OperatorRow, Page, Total
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.report.timeline import read_events
+
+if TYPE_CHECKING:
+    from tvm_codl.measure.bench import BenchReport
 
 #: Other placements of an operator whose networks are simulated, at most and at least, and about how many in all: one takes
 #: 4 ms for 300 operators.

@@ -50,6 +50,9 @@ class Costs(msgspec.Struct, frozen=True):
     crossings: dict[tuple[int, int], Crossing]
     moved: tuple[tuple[Table, Table], ...]
     ends: tuple[tuple[Table, Table], ...]
+    # What simulate() works out once.
+    _makers: list[list[int]] = msgspec.field(default_factory=list)
+    _steps: dict[tuple[int, ...], Step] = msgspec.field(default_factory=dict)
 
     def chosen(self, choice: Sequence[int]) -> list[Candidate]:
         return [self.candidates[o.id][value] for o, value in zip(self.graph.operators, choice, strict=True)]
@@ -77,36 +80,45 @@ class Costs(msgspec.Struct, frozen=True):
 
     def simulate(self, choice: Sequence[int]) -> Times:
         """The simulated run of a plan."""
-        sharing = self.sharing
-        host = [float(table[value]) for table, value in zip(self.host, choice, strict=True)]
-        extra = (host, host.copy())
-        after: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
-        moves: tuple[dict[int, list[float]], dict[int, list[float]]] = ({}, {})
+        if not self._makers:
+            self._makers.extend([] for _ in choice)
+            for a, b in self.crossings:
+                self._makers[b].append(a)
+        steps = []
+        for node, makers in enumerate(self._makers):
+            # Plans that are compared differ in few operators.
+            key = (node, choice[node], *[choice[a] for a in makers])
+            steps.append(self._steps.get(key) or self._steps.setdefault(key, self._step(node, makers, choice)))
+        return simulate(steps, self.sharing)
+
+    def _step(self, node: int, makers: Sequence[int], choice: Sequence[int]) -> Step:
+        """An operator's parts, by its placement and those of ``makers``, the nodes that made its inputs."""
+        sharing, value = self.sharing, choice[node]
+        extra = [self.host[node].item(value)] * 2
+        after: tuple[list[int], list[int]] = ([], [])
+        moves: tuple[list[float], list[float]] = ([], [])
         # Milliseconds for each byte.
         relaid, rates = sharing.relayout_ms_per_mb / 1e6, sharing.by_direction()
         copied = rates.to_cpu_ms_per_mb / 1e6, rates.to_gpu_ms_per_mb / 1e6
         far = sharing.far_cpu_ms_per_mb / 1e6, sharing.far_gpu_ms_per_mb / 1e6
-        for (a, b), bytes in self.crossings.items():
-            at = choice[a], choice[b]
+        for a in makers:
+            bytes, at = self.crossings[a, node], (choice[a], value)
             rewriting = bytes.relayout.item(at) * relaid
             for which, crossed in enumerate((bytes.to_cpu.item(at), bytes.to_gpu.item(at))):
-                extra[which][b] += rewriting + crossed * far[which]
+                extra[which] += rewriting + crossed * far[which]
                 if crossed > 0:
-                    after[which].setdefault(b, []).append(a)
+                    after[which].append(a)
                     if copied[which] > 0:
-                        moves[which].setdefault(b, []).append(crossed * copied[which])
-        steps = []
-        for node, placed in enumerate(self.chosen(choice)):
-            value, on = choice[node], placed.placement.on
+                        moves[which].append(crossed * copied[which])
+        placed = self.candidates[self.graph.operators[node].id][value]
 
-            def part(which: int, ms: float, node: int = node, value: int = value) -> Part:
-                crossing = tuple(after[which].get(node, ())), tuple(moves[which].get(node, ()))
-                return Part(ms, self.moved[node][which].item(value), extra[which][node], *crossing)
+        def part(which: int, ms: float) -> Part:
+            return Part(ms, self.moved[node][which].item(value), extra[which], tuple(after[which]), tuple(moves[which]))
 
-            cpu = None if on == "gpu" else part(CPU, placed.cpu_ms)
-            gpu = None if on == "cpu" else part(GPU, placed.gpu_ms)
-            steps.append(Step(cpu, gpu))
-        return simulate(steps, sharing)
+        on = placed.placement.on
+        return Step(
+            None if on == "gpu" else part(CPU, placed.cpu_ms), None if on == "cpu" else part(GPU, placed.gpu_ms)
+        )
 
 
 def build_costs(

@@ -73,7 +73,7 @@ class Energy:
             )
             edges[pair] = watts.idle_w * waits + watts.cpu_w * copies + watts.both_w * rewriting + far
         nodes = tuple(w + end for w, end in zip(work, host, strict=True))
-        return msgspec.structs.replace(costs, nodes=nodes, work=work, host=host, edges=edges)
+        return msgspec.structs.replace(costs, nodes=nodes, work=work, host=host, edges=edges, _steps={})
 
     def reasons(self, weighed: Costs, choice: Sequence[int]) -> list[str]:
         """What each operator draws where it is, and elsewhere."""

@@ -63,7 +63,7 @@ def simulate(steps: Sequence[Step], sharing: TransferCost) -> Times:
     cpu_starts, gpu_starts = [0.0] * len(steps), [0.0] * len(steps)
     factors = sharing.contention.factors
     # What the CPU has enqueued, in ms of its time.
-    fed = list(itertools.accumulate((_feed_ms(step, sharing) for step in steps), initial=0.0))
+    fed = list(itertools.accumulate(_feeds(steps, sharing), initial=0.0))
     enqueued, signalled = 0.0, set[int]()
     to_cpu, to_gpu = _Lane(), _Lane()
     c_at = g_at = 0
@@ -168,10 +168,13 @@ class _Lane:
         return last
 
 
-def _feed_ms(step: Step, sharing: TransferCost) -> float:
-    """The CPU's time to enqueue what the GPU does for an operator."""
-    kernel = sharing.feed_ms if step.gpu is not None else 0.0
-    return kernel + sharing.move_feed_ms * sum(len(part.moves) for part in (step.cpu, step.gpu) if part is not None)
+def _feeds(steps: Sequence[Step], sharing: TransferCost) -> list[float]:
+    """For each operator the CPU's time to enqueue what the GPU does for it."""
+    kernels = [0.0 if step.gpu is None else sharing.feed_ms for step in steps]
+    if not sharing.move_feed_ms:
+        return kernels
+    moves = [sum(len(part.moves) for part in (step.cpu, step.gpu) if part is not None) for step in steps]
+    return [kernel + sharing.move_feed_ms * count for kernel, count in zip(kernels, moves, strict=True)]
 
 
 def _parts(parts: Sequence[Part | None]) -> list[tuple[int, Part, float]]:

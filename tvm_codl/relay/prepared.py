@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import tvm
 
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.graph.split import Axis
+from tvm_codl.graph.split import Axis, axes
 from tvm_codl.relay.model import LoadedModel
 
 
@@ -26,3 +27,23 @@ class Prepared:
     @property
     def name(self) -> str:
         return self.model.name
+
+
+class LatePrepared(Prepared):
+    """A network of which name and operators are known.  It is imported when something else of it is asked for."""
+
+    def __init__(self, name: str, graph: OpGraph, load: Callable[[], Prepared]) -> None:
+        known = {"_name": name, "graph": graph, "axes": {o.id: axes(o, graph) for o in graph.operators}, "_load": load}
+        self.__dict__.update(known)
+
+    @property
+    def name(self) -> str:
+        return str(self._name)
+
+    def __getattr__(self, name: str) -> Any:
+        """Only of what is not there."""
+        if name not in {field.name for field in fields(Prepared)}:
+            raise AttributeError(name)
+        loaded = self._load()
+        self.__dict__.update(model=loaded.model, weights=loaded.weights, module=loaded.module)
+        return self.__dict__[name]

@@ -1,0 +1,57 @@
+"""A network that was imported once is known by its file's content, and imported when more than its operators is asked for."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tvm_codl.frontend.load import load_model
+from tvm_codl.frontend.zoo import entry
+from tvm_codl.measure.known_network import KnownNetwork
+from tvm_codl.relay.pipeline import prepare
+from tvm_codl.relay.prepared import LatePrepared, Prepared
+
+
+@pytest.fixture(scope="module")
+def small() -> Prepared:
+    return prepare(load_model("zoo:small"))
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "small.onnx"
+    shutil.copy(entry("small").path(), path)
+    monkeypatch.setenv("TVM_CODL_CACHE", str(tmp_path / "cache"))
+    return path
+
+
+def test_a_kept_network_is_known_until_its_file_changes(copy: Path, small: Prepared) -> None:
+    assert KnownNetwork(str(copy), {}).read() is None
+    KnownNetwork(str(copy), {}).keep(small)
+    assert KnownNetwork(str(copy), {}).read() == ("small", small.graph)
+    assert KnownNetwork(str(copy), {"x": (1, 3, 8, 8)}).read() is None
+    with copy.open("ab") as file:
+        file.write(b"\0")
+    assert KnownNetwork(str(copy), {}).read() is None
+
+
+def test_half_a_file_is_no_network(copy: Path, small: Prepared) -> None:
+    KnownNetwork(str(copy), {}).keep(small)
+    (kept,) = (copy.parent / "cache" / "networks").iterdir()
+    kept.write_bytes(kept.read_bytes()[:-9])
+    assert KnownNetwork(str(copy), {}).read() is None
+
+
+def test_a_known_network_is_imported_when_more_is_asked_for(small: Prepared) -> None:
+    imports = []
+
+    def load() -> Prepared:
+        imports.append(1)
+        return small
+
+    late = LatePrepared("small", small.graph, load)
+    assert (late.name, late.axes, imports) == ("small", small.axes, [])
+    assert late.weights is small.weights and late.module is small.module and late.model is small.model
+    assert imports == [1] and not hasattr(late, "anything")
