@@ -22,7 +22,7 @@ from tvm_codl.relay.prepared import Prepared
 
 
 @contextlib.contextmanager
-def connected(place: Any, timeout_s: float) -> Iterator[Any]:
+def connected(place: Any, **settings: Any) -> Iterator[Any]:
     yield SimpleNamespace(profile=PROFILE)
 
 
@@ -34,7 +34,7 @@ def test_settings_that_the_phone_cannot_do_are_refused(
     prepared = Prepared(SimpleNamespace(name="net"), graph, {}, None, legal(graph))  # type: ignore[arg-type]
     monkeypatch.setattr("tvm_codl.frontend.load.load_model", lambda source, shapes: object())
     monkeypatch.setattr("tvm_codl.relay.pipeline.prepare", lambda model: prepared)
-    monkeypatch.setattr("tvm_codl.device.connect.connect", connected)
+    monkeypatch.setattr("tvm_codl.api.connect_phone", connected)
     dump_plan(replace(uniform_plan(graph, "cpu"), settings=Settings(cpu_threads=9)), tmp_path / "plan.json")
     assert run([command, "net.onnx", "--no-check", "--plan", str(tmp_path / "plan.json")]) == 1
     out, err = capsys.readouterr()
