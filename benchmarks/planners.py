@@ -6,7 +6,8 @@ threads), GPU only, and the plans of five planners over the same measured costs:
 its second look.  Every answer is compared with the reference's.
 
 ``--out`` keeps one JSON file a network, and the plans: a run that was interrupted goes on with the networks that are not
-there.  ``--table FOLDER`` prints the table of RESULTS.md from such files and measures nothing.
+there.  ``--table FOLDER`` prints the table of RESULTS.md from such files and measures nothing.  ``--html FILE`` also
+writes the table as a page.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from pathlib import Path
 import click
 import msgspec
 import numpy as np
-from planners_table import OURS, TITLES, Planners, Variant, markdown, summary
+from planners_table import OURS, TITLES, Planners, Variant, markdown, page, summary
 
 from tvm_codl.api import Session
 from tvm_codl.cli.options import PhoneChoice, json_option, measuring_options, phone_options
 from tvm_codl.cli.output import print_json, talk
+from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import CodlError, UserError
 from tvm_codl.frontend import zoo
 from tvm_codl.frontend.load import load_model
@@ -43,6 +45,7 @@ from tvm_codl.plan.plan import Plan
 from tvm_codl.relay.pipeline import prepare
 from tvm_codl.relay.prepared import Prepared
 from tvm_codl.report.statistics import Statistics
+from tvm_codl.report.tables_page import render_tables
 from tvm_codl.runtime.comodule import CoModule
 
 #: Rounds of a slow network: as many as take this long for one variant, and this many at least.
@@ -160,10 +163,11 @@ def keep(folder: Path, name: str, result: Planners, plans: Mapping[str, Plan]) -
 @click.option(
     "--table", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Print this folder's table."
 )
+@click.option("--html", type=OUTPUT_FILE, help="Write the table as a page to this file.")
 @json_option
 def main(
     sources: Sequence[str], phone: PhoneChoice, budget: float, most: int,
-    out: Path | None, again: bool, table: Path | None, as_json: bool,
+    out: Path | None, again: bool, table: Path | None, html: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     if table is None and not sources:
         sources = [f"zoo:{entry.name}" for entry in zoo.ENTRIES if entry.name != "small"]
@@ -189,6 +193,9 @@ def main(
             out.mkdir(parents=True, exist_ok=True)
             keep(out, name, result, plans)
         results.append(result)
+    if results and html is not None:
+        html.write_text(render_tables(page(results)), encoding="utf-8")
+        talk(f"page: {html}")
     if results and as_json:
         print_json({"networks": results, "summary": summary(results)})
     elif results:

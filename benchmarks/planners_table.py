@@ -9,6 +9,7 @@ import msgspec
 
 from tvm_codl.errors import CheckFailed
 from tvm_codl.report.statistics import Statistics
+from tvm_codl.report.tables_page import PageTable, TablesPage
 
 SINGLES = ("cpu", "gpu")
 OURS, CODL, GREEDY, RATIO = "ours", "codl", "greedy_chains", "one_ratio"
@@ -138,30 +139,38 @@ def summary(results: Sequence[Planners]) -> Summary:
 
 def markdown(results: Sequence[Planners]) -> str:
     """A Markdown table, a row a network, and the means."""
-    names = list(TITLES)
-    heads = ["", *(TITLES[name] for name in names), *(head for head, _ in _COLUMNS)]
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    for result in results:
-        cells = [result.model]
-        for name in names:
-            text = _ms(result.median(name)) if name in result.variants else ""
-            if name == OURS:
-                text += f" ({_ms(result.variants[name].ms.p10)} to {_ms(result.variants[name].ms.p90)})"
-            cells.append(text)
-        lines.append("| " + " | ".join([*cells, *(show(result) for _, show in _COLUMNS)]) + " |")
+    lines = ["| " + " | ".join(HEADS) + " |", "|---" * len(HEADS) + "|"]
+    lines += ["| " + " | ".join(_cells(result)) + " |" for result in results]
+    return "\n".join([*lines, "", _words(summary(results))])
+
+
+def page(results: Sequence[Planners]) -> TablesPage:
+    """The same table and means."""
     found = summary(results)
+    verdict = f"Our plans are {found.speedup:.2f} times as fast as the better processor alone (geometric mean)."
+    devices = ", ".join(dict.fromkeys(result.device for result in results))
+    table = PageTable("Times in ms", HEADS[:1], HEADS[1:], tuple(map(_cells, results)), note=_words(found))
+    return TablesPage("Planners compared", verdict, (("phone", devices),), (table,))
+
+
+def _cells(result: Planners) -> tuple[str, ...]:
+    times = [_ms(result.median(name)) if name in result.variants else "" for name in TITLES]
+    ours = result.variants[OURS].ms
+    times[-1] += f" ({_ms(ours.p10)} to {_ms(ours.p90)})"
+    return (result.model, *times, *(show(result) for _, show in _COLUMNS))
+
+
+def _words(found: Summary) -> str:
     memory = f", at most {found.most_memory:.2f} times the better processor's memory" if found.most_memory else ""
-    lines += [
-        "",
+    return (
         f"{found.networks} networks: speedup {found.speedup:.2f} (geometric mean; least {found.least_speedup:.2f}), "
         f"efficiency {found.efficiency:.2f} (mean); {found.losses} below {NO_LOSS} of the better processor. "
         f"CoDL's plans take {found.against_codl:.3f}, greedy chains with our costs {found.against_greedy:.3f}, one ratio "
         f"{found.against_ratio:.3f}, layer-wise {found.against_layer_wise:.3f} times as long as ours (geometric means); ours "
         f"is more than {EVEN:.0%} behind CoDL or one ratio on {found.behind}, behind greedy chains on {found.behind_greedy}. "
         f"Predicted within {RIGHT:.0%}: {found.right} of {found.networks}. "
-        f"Largest error of any variant {found.largest_error:.1e}{memory}.",
-    ]
-    return "\n".join(lines)
+        f"Largest error of any variant {found.largest_error:.1e}{memory}."
+    )
 
 
 _COLUMNS: tuple[tuple[str, Callable[[Planners], str]], ...] = (
@@ -174,6 +183,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Planners], str]], ...] = (
     ("error", lambda r: f"{r.max_rel_err:.1e}"),
     ("memory", lambda r: f"{r.memory:.2f}" if r.memory else ""),
 )
+HEADS = ("", *TITLES.values(), *(head for head, _ in _COLUMNS))
 
 
 def _ms(ms: float) -> str:

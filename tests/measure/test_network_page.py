@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.measure.conftest import Opened, OpenPage, assert_no_barrier
 from tests.unit.plan.explain.test_explanation import SHARED, Learned, long_network
 from tests.unit.plan.test_search import legal
 from tvm_codl.measure.bench import BenchReport
@@ -92,32 +90,16 @@ def test_a_plan_of_one_processor_has_a_page(problem: Problem) -> None:
 
 
 @pytest.fixture(scope="module")
-def opened(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, list[str]]]:
-    """The page in a browser, and what its console and its requests said."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("no chromium here: docker/install/browser.sh installs it as root")
-    from playwright.sync_api import sync_playwright
-
-    file = Path(tmp_path_factory.mktemp("page")) / "report.html"
-    file.write_text(render(page), encoding="utf-8")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        tab, said = browser.new_page(), []
-        tab.on("console", lambda message: said.append(message.text))
-        tab.on("pageerror", lambda error: said.append(str(error)))
-        tab.on("request", lambda request: said.append(request.url))
-        tab.goto(file.as_uri())
-        yield tab, said
-        browser.close()
+def opened(page: Page, open_page: OpenPage) -> Opened:
+    return open_page(render(page))
 
 
-def test_the_page_opens_without_a_request_or_an_error(opened: tuple[Any, list[str]]) -> None:
+def test_the_page_opens_without_a_request_or_an_error(opened: Opened) -> None:
     tab, said = opened
     assert [text for text in said if not text.startswith("data:")] == [tab.url]
 
 
-def test_a_click_opens_an_operators_panel_and_marks_its_bars(page: Page, opened: tuple[Any, list[str]]) -> None:
+def test_a_click_opens_an_operators_panel_and_marks_its_bars(page: Page, opened: Opened) -> None:
     tab, _ = opened
     row = next(index for index, each in enumerate(page.operators) if each.on == "split")
     tab.locator(f"#o{row}").click()
@@ -130,9 +112,7 @@ def test_a_click_opens_an_operators_panel_and_marks_its_bars(page: Page, opened:
     assert tab.locator("#panel article:visible h3").inner_text().endswith(page.operators[page.bars[0].row].name)
 
 
-def test_what_if_on_the_page_is_what_the_command_says(
-    problem: Problem, page: Page, opened: tuple[Any, list[str]]
-) -> None:
+def test_what_if_on_the_page_is_what_the_command_says(problem: Problem, page: Page, opened: Opened) -> None:
     tab, _ = opened
     row = next(index for index, each in enumerate(page.operators) if each.choices)
     tab.locator(f"#o{row}").click()
@@ -145,12 +125,7 @@ def test_what_if_on_the_page_is_what_the_command_says(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_on_the_page_keeps_people_out(scheme: Any, opened: tuple[Any, list[str]]) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
+def test_nothing_on_the_page_keeps_people_out(scheme: Any, opened: Opened) -> None:
     tab, _ = opened
-    tab.emulate_media(color_scheme=scheme)
     tab.locator("#o0").click()
-    found = Axe().run(tab)
-    assert not found.response["violations"], found.generate_report()
-    assert found.response["passes"]
+    assert_no_barrier(tab, scheme)

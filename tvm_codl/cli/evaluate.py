@@ -22,16 +22,18 @@ if TYPE_CHECKING:
 @click.option(
     "--picture", type=OUTPUT_FILE, help="Draw predicted against measured times, and the errors, into this SVG file."
 )
+@click.option("--html", type=OUTPUT_FILE, help="Write a page about the errors, with the picture, to this file.")
 @json_option
 def command(
     records: Path, model_file: Path | None, device: str, build: str, tuning_records: Path | None,
-    picture: Path | None, as_json: bool,
+    picture: Path | None, html: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Say how well operators' times are predicted, next to CoDL's linear predictor, a roofline and FLOPs.
 
     Operator shapes are held out whole, all their pieces with them, a fifth at a time.
     """
     from tvm_codl.report import evaluation as report
+    from tvm_codl.report.tables_page import render_tables
 
     results, scatter, title, value = _evaluate(records, model_file, device, build, tuning_records)
     if as_json:
@@ -41,6 +43,9 @@ def command(
     if picture is not None:
         picture.write_text(report.picture(scatter, title), encoding="utf-8")
         talk(f"picture: {picture}")
+    if html is not None:
+        html.write_text(render_tables(report.page(results, scatter, title)), encoding="utf-8")
+        talk(f"page: {html}")
 
 
 def _evaluate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,6 +19,7 @@ from tvm_codl.cli.options import (
     tuning_records_option,
 )
 from tvm_codl.cli.output import print_json, print_table, talk
+from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.measure.budget import USUAL_S
 
 
@@ -37,9 +39,11 @@ from tvm_codl.measure.budget import USUAL_S
 @click.option("--repeat", type=click.IntRange(1), default=20, show_default=True, help="Interleaved rounds.")
 @records_option
 @tuning_records_option
+@click.option("--html", type=OUTPUT_FILE, help="Write a page about the ranking to this file.")
 @json_option
 def command(
-    sources: tuple[str, ...], shape: Any, phone: PhoneChoice, top: int, budget: float, repeat: int, as_json: bool,
+    sources: tuple[str, ...], shape: Any, phone: PhoneChoice, top: int, budget: float, repeat: int, html: Path | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Rank models (ONNX or TFLite files, or zoo:NAME) by latency: predict all from the records, then measure the best few.
 
@@ -51,7 +55,8 @@ def command(
     twice = sorted({source for source in sources if sources.count(source) > 1})
     if twice:
         raise UsageError(f"{twice[0]} is named twice")
-    from tvm_codl.report.ranking import agreement_words, ranking_table
+    from tvm_codl.report.ranking import agreement_words, ranking_page, ranking_table
+    from tvm_codl.report.tables_page import render_tables
 
     networks = {}
     for source in sources:
@@ -59,6 +64,9 @@ def command(
         talk(f"{source}: {len(networks[source].graph.operators)} operators")
     with phone.connect() as session:
         ranking = session.rank(networks, top=top, budget_s=budget, repeat=repeat)
+    if html is not None:
+        html.write_text(render_tables(ranking_page(ranking)), encoding="utf-8")
+        talk(f"page: {html}")
     if as_json:
         print_json(ranking)
         return

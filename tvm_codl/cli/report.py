@@ -10,17 +10,18 @@ import click
 from tvm_codl.cli.options import (
     FILE,
     PhoneChoice,
+    given_options,
     measuring_options,
     model_options,
     named_plan,
     options,
     phone_options,
     plan_option,
-    read_network,
+    read_operators,
 )
 from tvm_codl.cli.output import talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
-from tvm_codl.errors import UserError
+from tvm_codl.errors import UsageError, UserError
 
 if TYPE_CHECKING:
     from tvm_codl.measure.bench import BenchReport
@@ -29,23 +30,41 @@ if TYPE_CHECKING:
 
 @click.command()
 @options(model_options, phone_options, measuring_options, plan_option)
+@click.argument("other", metavar="[PAGE]", required=False, type=FILE)
 @click.option("--bench", "measured", type=FILE, help="What bench --json printed: its times, and its plan.")
-@click.option("-o", "--output", type=OUTPUT_FILE, default="report.html", show_default=True, help="The page to write.")
+@click.option(
+    "-o",
+    "--output",
+    type=OUTPUT_FILE,
+    help="The page to write.  [default: report.html; of two pages, comparison.html]",
+)
 def command(
-    source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, measured: Path | None, output: Path
-) -> None:
+    source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, measured: Path | None, other: Path | None,
+    output: Path | None,
+) -> None:  # fmt: skip
     """Write a page about MODEL (an ONNX or TFLite file, or zoo:NAME) and a plan of it: where each operator runs and why,
     what it would take elsewhere, a run of both processors, and where the time goes.
 
     MODEL may also be a plan's file, or what bench --json printed, of a network of the zoo.
 
+    With two pages of one network, A.html and B.html, written by this command or by bench --html: write a page that compares
+    them.
+
     The page is one file that needs no network.  Without --plan the plan is searched for by the costs on record; the phone is
     asked only where nothing is on record.
     """
+    default = "report.html" if other is None else "comparison.html"
+    output = output or OUTPUT_FILE.convert(default, None, click.get_current_context())
+    if other is not None:
+        return _compare(Path(source), other, output)
+    if Path(source).suffix == ".html":
+        raise UsageError(
+            f"{source} is a page, and no other one to compare it with is named", next="tvm-codl report A.html B.html"
+        )
     if Path(source).suffix == ".json":
         source, given, measured = _of_file(source)
     bench = None if measured is None else read_bench(measured)
-    prepared = read_network(source, shape)
+    prepared = read_operators(source, shape)
     if bench is not None and bench.model != prepared.name:
         raise UserError(f"{measured} is of another network", f"it has {bench.model}, MODEL is {prepared.name}")
     write_page(source, prepared, phone, given or (bench.plan if bench is not None else ""), bench, output, budget)
@@ -73,6 +92,18 @@ def write_page(
     )  # fmt: skip
     page = network_page(source, plan or costs.problem.search(), path, costs.problem, costs.model, bench)
     output.write_text(render(page), encoding="utf-8")
+    talk(f"report: {output}")
+
+
+def _compare(a: Path, b: Path, output: Path) -> None:
+    """A page about two pages, by what their files carry."""
+    from tvm_codl.report.comparison import compare, read_data
+    from tvm_codl.report.tables_page import render_tables
+
+    extra = [option for name, option in given_options().items() if name not in ("source", "other", "output")]
+    if extra:
+        raise UsageError(f"{extra[0]} is for a page of MODEL", f"{a} and {b} are compared as they are")
+    output.write_text(render_tables(compare(read_data(a), read_data(b), (str(a), str(b)))), encoding="utf-8")
     talk(f"report: {output}")
 
 

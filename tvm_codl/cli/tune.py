@@ -17,7 +17,7 @@ from tvm_codl.cli.options import (
     read_network,
     records_option,
 )
-from tvm_codl.cli.output import print_json, print_table
+from tvm_codl.cli.output import print_json, print_table, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import DeviceError, UsageError
 
@@ -41,10 +41,11 @@ from tvm_codl.errors import DeviceError, UsageError
 @click.option("--tuning-records", type=FILE, help="AutoTVM records to start from, beside the shipped ones.")
 @click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
 @click.option("-o", "--output", type=OUTPUT_FILE, help="AutoTVM records of the best.  [default: MODEL's name, .log]")
+@click.option("--html", type=OUTPUT_FILE, help="Write a page about the tuned kernels to this file.")
 @json_option
 def command(
     source: str, shape: Any, phone: PhoneChoice, processor: str, trials: int, early_stopping: int, tuner: str, minutes: float,
-    given: str, retry_failed: bool, output: Path | None, as_json: bool,
+    given: str, retry_failed: bool, output: Path | None, html: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Tune the kernels of MODEL (an ONNX or TFLite file, or zoo:NAME) on a phone, with AutoTVM.
 
@@ -54,11 +55,13 @@ def command(
     if phone.phones > 1:
         raise UsageError("kernels are tuned on one phone", "--rpc-phones is for measuring", "leave out --rpc-phones")
     prepared = read_network(source, shape)
-    from tvm_codl.report.kernels import tuned_table
+    from tvm_codl.report.kernels import tuned_page, tuned_table
+    from tvm_codl.report.tables_page import render_tables
 
     plan = named_plan(given, prepared) if given else None
     output = output or OUTPUT_FILE.convert(f"{prepared.name}.log", None, click.get_current_context())
     with phone.connect() as session:
+        device = session.device
         report = session.tune(
             prepared, output, plan=plan,
             processors=("cpu", "gpu") if processor == "both" else (processor,),
@@ -68,6 +71,10 @@ def command(
         raise DeviceError(
             "no kernel runs", f"{report.failed} were tried; {report.trials} has their errors", "tvm-codl doctor"
         )
+    if html is not None:
+        page = tuned_page(prepared.name, device, report.records, report.tuned)
+        html.write_text(render_tables(page), encoding="utf-8")
+        talk(f"page: {html}")
     if as_json:
         print_json(report)
         return

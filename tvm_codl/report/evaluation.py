@@ -1,17 +1,19 @@
-"""Evaluation: predictions next to the baselines, as a table and as a picture (a standalone SVG)."""
+"""Evaluation: predictions next to the baselines, as a table, as a picture (a standalone SVG) and as a page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import altair as alt
 import numpy as np
 import vl_convert
-from rich.console import Group, RenderableType
+from rich.console import Group
+from rich.table import Table
 from rich.text import Text
 
 from tvm_codl.cost.evaluation.metrics import Result, Scatter
 from tvm_codl.report.table import make_table
+from tvm_codl.report.tables_page import TablesPage, lengths, page_table
 
 _SIZE = 300
 _LARGEST_ERROR = 0.5
@@ -20,10 +22,27 @@ _LARGEST_ERROR = 0.5
 def table(results: Iterable[Result], title: str = "") -> Group:
     """For each device the errors, then how often times lie within the uncertainty that a learner states, if one does: two
     rich tables, so that they fit a narrow terminal."""
+    heading = [Text(title)] if title else []
+    return Group(*heading, *(part for _, errors, stated in _tables(results) for part in (errors, stated) if part))
+
+
+def page(results: Iterable[Result], scatters: Sequence[Scatter], title: str) -> TablesPage:
+    """The same tables, with bars of the shares within 10 %, and the picture."""
+    tables = []
+    for found, errors, stated in _tables(results):
+        bars = lengths([result.metrics.within_10 for result in found], 1.0)
+        tables += [page_table(errors, "within ±10 %", bars), *([page_table(stated)] if stated else [])]
+    learners = ", ".join(dict.fromkeys(name for scatter in scatters for name in scatter.predicted_ms))
+    words = f"Above, predicted against measured times; below, the share of operators within each error, for {learners}."
+    svg = picture(scatters) if scatters else ""
+    return TablesPage("How well times are predicted", title, (), tuple(tables), svg, words)
+
+
+def _tables(results: Iterable[Result]) -> Iterator[tuple[list[Result], Table, Table | None]]:
+    """By device its results, the table of their errors, and that of their stated uncertainties where one states any."""
     by_device: dict[str, list[Result]] = {}
     for result in results:
         by_device.setdefault(result.device, []).append(result)
-    parts: list[RenderableType] = [Text(title)] if title else []
     for device, found in by_device.items():
         numbers = ("n", "±5 %", "±10 %", "±20 %", "median", "p90")
         errors = make_table(["operators", "learner"], numbers, f"{device}: share within, and error, in %")
@@ -37,8 +56,7 @@ def table(results: Iterable[Result], title: str = "") -> Group:
             covered = [s for s in (m.coverage_50, m.coverage_80, m.coverage_90) if s is not None]
             if covered:
                 intervals.add_row(*names, *map(_percent, covered))
-        parts += [errors, intervals] if intervals.row_count else [errors]
-    return Group(*parts)
+        yield found, errors, intervals if intervals.row_count else None
 
 
 def picture(scatters: Sequence[Scatter], title: str = "") -> str:

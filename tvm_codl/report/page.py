@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import jinja2
 import msgspec
@@ -133,6 +133,31 @@ class Page(msgspec.Struct, frozen=True):
         return {on: end - start - ms for on, ms in busy.items()}
 
 
+class Placed(msgspec.Struct, frozen=True):
+    """Of an :class:`OperatorRow` what the page's file carries as data."""
+
+    number: int
+    name: str
+    placement: str
+    cpu_share: Annotated[float, msgspec.Meta(ge=0, le=1)]
+    here_ms: float
+    transfer_ms: float
+    variant: str
+    choices: tuple[Choice, ...]
+
+
+class Data(msgspec.Struct, frozen=True):
+    """Of a :class:`Page` what its file carries as data, for its script and for comparing two files."""
+
+    title: str
+    verdict: str
+    facts: tuple[tuple[str, str], ...]
+    totals: Annotated[tuple[Total, ...], msgspec.Meta(min_length=1)]
+    operators: tuple[Placed, ...]
+    predicted_ms: float
+    what_if: str
+
+
 class Edge(msgspec.Struct, frozen=True):
     """A line from one operator's dot to another's, as SVG's path; ``rows`` are both operators."""
 
@@ -156,29 +181,39 @@ def _dot(lane: int, row: int) -> tuple[float, float]:
     return lane * LANE + LANE / 2, row * ROW + ROW / 2
 
 
-def render(page: Page) -> str:
-    """The whole file."""
-    environment = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    """Of the templates.  What they show is escaped."""
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["ms"] = _ms
+    made.filters["ms"] = milliseconds
+    return made
+
+
+def render(page: Page) -> str:
+    """The whole file."""
     places = lanes([operator.sources for operator in page.operators])
     dots = [_dot(place, row) for row, place in enumerate(places)]
-    return environment.get_template("page.html").render(
-        page=page,
-        dots=dots,
-        edges=edges(page.operators, places),
-        gutter=(max(places, default=0) + 1) * LANE,
-        row_height=ROW,
-        data=msgspec.to_builtins([{"number": o.number, "choices": o.choices} for o in page.operators]),
+    return (
+        environment()
+        .get_template("page.html")
+        .render(
+            page=page,
+            dots=dots,
+            edges=edges(page.operators, places),
+            gutter=(max(places, default=0) + 1) * LANE,
+            row_height=ROW,
+            data=msgspec.to_builtins(msgspec.convert(page, Data, from_attributes=True)),
+        )
     )
 
 
-def _ms(ms: float | None) -> str:
+def milliseconds(ms: float | None) -> str:
+    """As a page shows them: three digits after the point, fewer of long times."""
     if ms is None:
         return "–"
     return f"{ms:.3f}" if abs(ms) < 10 else f"{ms:.2f}" if abs(ms) < 100 else f"{ms:.1f}"

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 from rich.console import Group
+from rich.table import Table
 
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.report.table import make_table
+from tvm_codl.report.tables_page import TablesPage, lengths, page_table
 
 
 class Predicted(msgspec.Struct, frozen=True):
@@ -92,13 +94,33 @@ def agreement(predicted_ms: dict[str, float], measured_ms: dict[str, float]) -> 
 def ranking_table(ranking: Ranking) -> Group:
     """Two rich tables, so that they fit a narrow terminal: all models in the order of prediction, and those that were
     measured, the fastest first and with a star."""
+    return Group(*_tables(ranking))
+
+
+def ranking_page(ranking: Ranking) -> TablesPage:
+    """The same tables, with bars of the latencies, and whether the orders agree."""
+    times = [model.coexec_ms for model in ranking.predicted], [model.latency_ms.median for model in ranking.measured]
+    longest = max((ms for each in times for ms in each), default=0.0)
+    heads = "predicted latency", "measured latency"
+    tables = [
+        page_table(table, head, lengths(each, longest))
+        for table, head, each in zip(_tables(ranking), heads, times, strict=False)
+    ]
+    verdict = "Predicted only: no model was measured."
+    if ranking.agreement is not None:
+        verdict = agreement_words(ranking.agreement)
+    facts = [("phone", ranking.device), ("records", str(ranking.records)), ("measured for it", str(ranking.seeded))]
+    return TablesPage("Models by latency", verdict, tuple(facts), tuple(tables))
+
+
+def _tables(ranking: Ranking) -> list[Table]:
     headings = ["predicted", "±", "CPU", "GPU", "known"]
     predicted = make_table(["#", "model"], headings, f"{ranking.device}, predicted, in ms")
     for place, model in enumerate(ranking.predicted, 1):
         numbers = (model.coexec_ms, model.sigma_ms, model.cpu_ms, model.gpu_ms)
         predicted.add_row(str(place), model.model, *(f"{ms:.2f}" for ms in numbers), f"{model.known:.0%}")
     if not ranking.measured:
-        return Group(predicted)
+        return [predicted]
     places = {model.model: place for place, model in enumerate(ranking.predicted, 1)}
     headings = ["measured", "p10", "p90", "predicted #"]
     measured = make_table(["#", "model"], headings, f"{ranking.device}, measured, in ms")
@@ -107,7 +129,7 @@ def ranking_table(ranking: Ranking) -> Group:
         times = [f"{ms:.2f}" for ms in (latency.median, latency.p10, latency.p90)]
         star, style = (" *", "bold green") if place == 1 else ("", None)
         measured.add_row(f"{place}{star}", taken.model, *times, str(places[taken.model]), style=style)
-    return Group(predicted, measured)
+    return [predicted, measured]
 
 
 def agreement_words(agreement: Agreement) -> str:

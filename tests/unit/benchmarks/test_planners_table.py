@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from benchmarks.planners_table import Planners, Variant, markdown, summary
+from benchmarks.planners_table import Planners, Variant, markdown, page, summary
 from tvm_codl.errors import CheckFailed
 from tvm_codl.report.statistics import Statistics
 
@@ -75,3 +75,12 @@ def test_the_table_has_a_row_a_network_and_as_many_cells_in_each() -> None:
     )
     assert table[2].endswith("| 1.20 |") and table[3].endswith("|  |")
     assert "2 networks: speedup 1.60" in lines[-1]
+
+
+def test_the_page_has_the_cells_of_the_table() -> None:
+    results = [network("a"), replace(network("b", memory=0), model="b")]
+    (table,) = page(results).tables
+    lines = markdown(results).splitlines()
+    assert lines[0] == "| " + " | ".join(table.words + table.numbers) + " |"
+    assert lines[2:4] == ["| " + " | ".join(map(str, row)) + " |" for row in table.rows]
+    assert table.note == lines[-1]

@@ -12,17 +12,20 @@ from tvm_codl.cli.train import command as train
 
 
 def test_train_then_evaluate(store: Path, tmp_path: Path) -> None:
-    run, model, picture = CliRunner(), tmp_path / "model.json", tmp_path / "errors.svg"
+    run, model, picture, html = CliRunner(), tmp_path / "model.json", tmp_path / "errors.svg", tmp_path / "errors.html"
     done = run.invoke(
         train,
         ["--records", str(store), "-o", str(model), "--device", "a", "--no-check", "--json"],
         catch_exceptions=False,
     )
     assert done.exit_code == 0 and json.loads(done.stdout)["device"] == "a"
-    done = run.invoke(evaluate, ["--records", str(store), "--json", "--picture", str(picture)], catch_exceptions=False)
+    words = ["--records", str(store), "--json", "--picture", str(picture), "--html", str(html)]
+    done = run.invoke(evaluate, words, catch_exceptions=False)
     value = json.loads(done.stdout)
     assert {r["learner"] for r in value["results"]} == {"learned", "CoDL linear", "roofline", "FLOPs"}
     assert picture.read_text().startswith("<svg")
+    text = html.read_text()
+    assert "shapes held out whole" in text and text.count(">CoDL linear</th>") >= 2 and "data:image/svg+xml" in text
     done = run.invoke(evaluate, ["--records", str(store), "--device", "a", "--model", str(model)])
     assert done.exit_code == 1 and "every one of these records" in str(done.exception)
 

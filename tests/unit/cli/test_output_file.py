@@ -23,13 +23,17 @@ COMMANDS = [
     ["bench", "zoo:nothing", "--timeline"],
     ["build", "zoo:nothing", "-o"],
     ["evaluate", "--records", "none.sqlite", "--picture"],
+    ["evaluate", "--records", "none.sqlite", "--html"],
     ["measure", "zoo:nothing", "-o"],
     ["plan", "zoo:nothing", "-o"],
+    ["rank", "zoo:nothing", "--html"],
     ["records", "export", "--records", "none.sqlite", "-o"],
+    ["report", "zoo:nothing", "-o"],
     ["run", "zoo:nothing", "-o"],
     ["run", "zoo:nothing", "--timeline"],
     ["train", "--records", "none.sqlite", "-o"],
     ["tune", "zoo:nothing", "-o"],
+    ["tune", "zoo:nothing", "--html"],
 ]
 
 

@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from tvm_codl.cost.evaluation.metrics import Result, Scatter, metrics
-from tvm_codl.report.evaluation import picture, table
+from tvm_codl.report.evaluation import page, picture, table
+from tvm_codl.report.tables_page import Bar
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -76,3 +77,13 @@ def test_points_within_ten_per_cent_lie_in_the_band() -> None:
     for point in points:
         x, y = (float(place) for place in point.attrib["transform"][len("translate(") : -1].split(","))
         assert edge(*high, x) - 0.2 <= y <= edge(*low, x) + 0.2
+
+
+def test_the_page_has_the_tables_and_the_picture_where_there_is_one() -> None:
+    found = metrics(np.array([1.0, 2.0]), np.array([1.02, 2.5]), np.array([0.1, 0.1]))
+    results = [Result(device, "conv", "learned", found) for device in ("phone cpu", "phone gpu")]
+    made = page(results, [scatter()], "held out")
+    assert len(made.tables) == 4 and made.verdict == "held out"
+    assert [cell for cell in made.tables[0].rows[0] if isinstance(cell, Bar)] == [Bar("", (("after", 0.5),))]
+    assert made.picture.startswith("<svg") and "learned, a <simple> one" in made.picture_words
+    assert page(results, [], "held out").picture == ""

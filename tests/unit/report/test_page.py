@@ -30,7 +30,7 @@ def page(*rows: OperatorRow) -> Page:
 class Outline(HTMLParser):
     """The attributes of every element; raises where an element is not closed."""
 
-    EMPTY = frozenset(("meta", "link", "input"))
+    EMPTY = frozenset(("meta", "link", "input", "img"))
 
     def __init__(self, text: str) -> None:
         super().__init__()

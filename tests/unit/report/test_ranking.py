@@ -6,8 +6,18 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from tvm_codl.report.ranking import Measured, Predicted, Ranking, agreement, agreement_words, in_order, ranking_table
+from tvm_codl.report.ranking import (
+    Measured,
+    Predicted,
+    Ranking,
+    agreement,
+    agreement_words,
+    in_order,
+    ranking_page,
+    ranking_table,
+)
 from tvm_codl.report.statistics import Statistics
+from tvm_codl.report.tables_page import Bar
 
 
 def ranking() -> Ranking:
@@ -64,3 +74,15 @@ def test_words_say_what_the_choice_by_prediction_costs() -> None:
 
 def test_a_ranking_is_json_and_back() -> None:
     assert msgspec.json.decode(msgspec.json.encode(ranking()), type=Ranking) == ranking()
+
+
+def test_the_page_has_the_tables_with_bars_of_one_scale() -> None:
+    found = ranking()
+    page = ranking_page(found)
+    assert found.agreement is not None and page.verdict == agreement_words(found.agreement)
+    shares = [
+        [cell.parts[0][1] for row in table.rows for cell in row if isinstance(cell, Bar)] for table in page.tables
+    ]
+    assert shares == [pytest.approx([0.5, 0.5, 1.0]), pytest.approx([1.4 / 3, 1.75 / 3])]
+    only = ranking_page(msgspec.structs.replace(found, measured=(), agreement=None))
+    assert len(only.tables) == 1 and only.verdict.startswith("Predicted only")
