@@ -29,7 +29,7 @@ def run(*words: str, folder: Path, **variables: str) -> str:
 def test_a_wheel_runs_a_network(tmp_path: Path) -> None:
     source, site = tmp_path / "source", tmp_path / "site"
     shutil.copytree(ROOT / "tvm_codl", source / "tvm_codl", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.cfg", "pyproject.toml", "README.md"):
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     run("pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), ".", folder=source)
     (wheel,) = tmp_path.glob("*.whl")
