@@ -1,4 +1,4 @@
-# make demo, make test: from nothing but a Python (3.11 to 3.13), a C++17 compiler and this Makefile.
+# make demo, make test: from nothing but a Python (3.11 or 3.12), a C++17 compiler and this Makefile.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,13 +11,17 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -q -rs -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-PYTHONS := tvm_codl tests benchmarks tutorials rpc_apps
+PYTHONS := tvm_codl tests benchmarks tutorials rpc_apps docs
 NATIVE = $(shell find tvm_codl/runtime/native tests/runtime rpc_apps/cpp_rpc -name '*.h' -o -name '*.cc')
 
-.PHONY: demo test test-slow lint format lock install clean arm64 app android-shell clang browser
+.PHONY: demo docs test test-slow lint format lock install clean arm64 app android-shell clang browser
 
 demo: $(INSTALLED)
 	$(BIN)/tvm-codl demo
+
+# The variable silences Material's notice about the future of MkDocs.
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 test: $(INSTALLED) arm64 app android-shell browser
 	$(PYTEST) -m "not slow" tests
