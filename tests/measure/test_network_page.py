@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.measure.conftest import Opened, OpenPage, assert_no_barrier
 from tests.unit.plan.explain.test_explanation import SHARED, Learned, long_network
@@ -13,8 +14,10 @@ from tests.unit.plan.test_search import legal
 from tvm_codl.measure.bench import BenchReport
 from tvm_codl.measure.network_page import network_page
 from tvm_codl.plan.explain.what_if import parse_asked, what_if
+from tvm_codl.plan.measured import record_of
 from tvm_codl.plan.plan import uniform_plan
 from tvm_codl.plan.problem import Problem
+from tvm_codl.records.rounds import Round
 from tvm_codl.report.page import Page, render
 from tvm_codl.report.statistics import Statistics
 
@@ -61,6 +64,20 @@ def test_the_run_is_the_simulated_one(problem: Problem, page: Page) -> None:
         assert {on for on in ("cpu", "gpu") if (on, index) in parts} <= (
             {"cpu", "gpu"} if row.on == "split" else {row.on}
         )
+
+
+def test_it_says_how_the_plan_was_found(problem: Problem) -> None:
+    plan = problem.search()
+    cpu = uniform_plan(problem.graph, "cpu", "net")
+    other = replace(record_of(problem, cpu, [0.1], "build", 1.0), graph="another")
+    runs = [record_of(problem, cpu, [5.0, 7.0], "build", 1.0), record_of(problem, plan, [4.0], "build", 1.0), other]
+    page = network_page(
+        "net.onnx", plan, "p.json", problem, Learned(), runs=runs, rounds=[Round(0, 3.0, 0.0, 0, 9, 0.5)]
+    )
+    assert [(run.ms, run.this) for run in page.runs] == [(4.0, True), (6.0, False)]
+    assert page.runs[1].words == "the CPU alone" and page.runs[0].words.endswith("split")
+    assert [(each.measured, each.predicted_ms) for each in page.rounds] == [(9, 3.0)]
+    assert "How the plan was found" in render(page)
 
 
 def test_operators_say_what_they_take_and_lose(page: Page) -> None:

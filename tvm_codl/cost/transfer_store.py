@@ -1,8 +1,4 @@
-"""Measured transfer costs beside a record store, so that planning again does not need the phone.
-
-An append-only file of JSON lines, ``records.sharing.jsonl`` for ``records.sqlite``: a killed process loses at most the
-line that it was writing.
-"""
+"""Measured transfer costs beside a record store, so that planning again does not need the phone."""
 
 from __future__ import annotations
 
@@ -16,6 +12,7 @@ import msgspec
 
 from tvm_codl.cost.contention import usual_contention
 from tvm_codl.cost.transfers import TransferCost
+from tvm_codl.records.lines import append_line, file_beside, read_lines
 
 #: The median is taken of as many measurements, the newest.
 NEWEST = 5
@@ -32,13 +29,7 @@ class StoredTransferCost(msgspec.Struct, frozen=True):
 
 def save_transfer_cost(store: Path, device: str, build: str, sharing: TransferCost) -> None:
     """Append what was measured now to the file beside the record store ``store``."""
-    line = msgspec.json.encode(StoredTransferCost(device, build, time.time(), sharing)) + b"\n"
-    with _file(store).open("ab+") as file:
-        if file.tell():
-            file.seek(-1, 2)
-            # A killed process may have left an unfinished line.
-            line = line if file.read(1) == b"\n" else b"\n" + line
-        file.write(line)
+    append_line(file_beside(store, "sharing"), StoredTransferCost(device, build, time.time(), sharing))
 
 
 def load_transfer_cost(store: Path, device: str, build: str) -> StoredTransferCost | None:
@@ -67,20 +58,8 @@ def _median(values: Sequence[Any]) -> Any:
 
 def _load(store: Path, device: str, build: str) -> list[StoredTransferCost]:
     """The newest first, with moves by direction whichever version measured them."""
-    try:
-        lines = _file(store).read_bytes().splitlines()
-    except FileNotFoundError:
-        return []
-    costs = []
-    for line in reversed(lines):
-        try:
-            stored = msgspec.json.decode(line, type=StoredTransferCost)
-        except msgspec.DecodeError:
-            continue
-        if (stored.device, stored.build) == (device, build):
-            costs.append(msgspec.structs.replace(stored, sharing=stored.sharing.by_direction()))
-    return costs
-
-
-def _file(store: Path) -> Path:
-    return store.with_name(f"{store.stem}.sharing.jsonl")
+    return [
+        msgspec.structs.replace(stored, sharing=stored.sharing.by_direction())
+        for stored in read_lines(file_beside(store, "sharing"), StoredTransferCost)
+        if (stored.device, stored.build) == (device, build)
+    ]

@@ -32,6 +32,7 @@ from tvm_codl.plan.costs import build_costs
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.search import search
 from tvm_codl.records.record import ErrorNo, Processor, Record
+from tvm_codl.records.rounds import Round
 from tvm_codl.records.workload import Workload
 
 Key = tuple[str, Processor]
@@ -57,25 +58,6 @@ class Meter(Protocol):
     def measure(
         self, probes: Sequence[Probe], predicted_ms: Sequence[float | None] | None = None, *, retry_failed: bool = False
     ) -> Sequence[Record]: ...
-
-
-class Round(msgspec.Struct, frozen=True):
-    """``gained_ms``: the last round's plan against this one's, both as predicted now.  ``moved``: operators that are
-    placed otherwise than in the last round's.  ``gain_ms``: what more measuring may save at the most, on average."""
-
-    number: int
-    predicted_ms: float
-    gained_ms: float
-    moved: int
-    measured: int
-    gain_ms: float
-
-    def __str__(self) -> str:
-        moved = f"{self.moved} operators moved, {self.gained_ms:.3f} ms gained" if self.number else "first plan"
-        return (
-            f"round {self.number}: predicted {self.predicted_ms:.2f} ms, {moved}; "
-            f"{self.measured} measurements, {self.gain_ms:.3f} ms more to gain"
-        )
 
 
 class Guided(msgspec.Struct, frozen=True):

@@ -19,11 +19,12 @@ from tvm_codl.measure.context import Context
 from tvm_codl.measure.guided import Guided, GuidedMeasuring, grid_probes
 from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.transfers import measure_transfers
-from tvm_codl.plan.measured import calibrate_network, fit_correction
+from tvm_codl.plan.measured import calibrate_network, fit_correction, graph_digest
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
 from tvm_codl.records.plan_record import PlanRecord
 from tvm_codl.records.record import Record
+from tvm_codl.records.rounds import save_rounds
 from tvm_codl.relay.prepared import Prepared
 
 #: The share of a budget of time in which a phone may cool down.
@@ -71,6 +72,7 @@ def learn(
         guided = measuring.run(retry_failed)
     finally:
         measurer.tell_drift()
+    save_rounds(store.path, context.device, tools.kernel_id, graph_digest(prepared.graph), guided.rounds)
     problem = pose_problem(prepared, guided.model, sharing, context.device, context.plan_runs())
     if problem.correction != 1:
         log(

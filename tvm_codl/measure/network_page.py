@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
 import numpy as np
 
 from tvm_codl.graph.opgraph import Tensor
@@ -14,11 +16,14 @@ from tvm_codl.graph.split import Axis
 from tvm_codl.plan.baselines.ideal import ideal_ms
 from tvm_codl.plan.explain.explanation import Estimator, Explained, explain, how_chosen
 from tvm_codl.plan.explain.prices import Prices
+from tvm_codl.plan.measured import graph_digest
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.reasons import placement_words
 from tvm_codl.plan.simulate import Times
-from tvm_codl.report.page import Bar, Choice, OperatorRow, Page, Total
+from tvm_codl.records.plan_record import PlanRecord
+from tvm_codl.records.rounds import Round
+from tvm_codl.report.page import Bar, Choice, OperatorRow, Page, Ran, Searched, Total
 from tvm_codl.report.statistics import Statistics
 from tvm_codl.report.timeline import read_events
 
@@ -28,14 +33,18 @@ if TYPE_CHECKING:
 #: Other placements of an operator whose networks are simulated, at most and at least, and about how many in all: one takes
 #: 4 ms for 300 operators.
 MOST, LEAST, IN_ALL = 8, 3, 1000
+#: Runs of plans that a page shows at most.
+RUNS = 12
 _PROCESSORS: tuple[Literal["cpu", "gpu"], ...] = ("cpu", "gpu")
 
 
 def network_page(
-    source: str, plan: Plan, plan_path: str, problem: Problem, model: Estimator, bench: BenchReport | None = None
-) -> Page:
+    source: str, plan: Plan, plan_path: str, problem: Problem, model: Estimator, bench: BenchReport | None = None,
+    runs: Sequence[PlanRecord] = (), rounds: Sequence[Round] = (),
+) -> Page:  # fmt: skip
     """Of a legal plan.  ``source`` and ``plan_path`` are what the command that asks what if is given; ``bench`` is the
-    measured comparison, where there is one."""
+    measured comparison, where there is one; ``runs`` of plans on the phone, those of other networks are left out; ``rounds``
+    of the search."""
     prices = Prices.of(problem, [plan])
     choice = prices.choice(plan)
     times = prices.times(choice)
@@ -68,7 +77,23 @@ def network_page(
         what_if=f"tvm-codl plan {shlex.quote(source)}{planned}",
         chosen=_chosen(plan, plan_path),
         events=read_events(bench.timeline) if bench is not None else (),
+        rounds=tuple(Searched(r.measured, r.predicted_ms, r.moved, r.gain_ms) for r in rounds),
+        runs=tuple(_ran(runs, plan, problem)),
     )
+
+
+def _ran(runs: Sequence[PlanRecord], plan: Plan, problem: Problem) -> list[Ran]:
+    """The newest of this network, the fastest of a day first."""
+    digest = graph_digest(problem.graph)
+    found = []
+    for run in sorted((run for run in runs if run.graph == digest), key=lambda run: -run.when)[:RUNS]:
+        places = msgspec.json.decode(run.placements, type=tuple[Placement, ...])
+        on = {placement.on for placement in places}
+        split = sum(placement.on == "split" for placement in places)
+        words = f"the {on.pop().upper()} alone" if len(on) == 1 and not split else f"{split} of {len(places)} split"
+        day = time.strftime("%Y-%m-%d", time.localtime(run.when))
+        found.append(Ran(day, words, run.predicted_ms, run.median_ms, places == plan.placements))
+    return sorted(sorted(found, key=lambda each: each.ms), key=lambda each: each.day, reverse=True)
 
 
 def _chosen(plan: Plan, plan_path: str) -> str:

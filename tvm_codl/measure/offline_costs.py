@@ -6,7 +6,7 @@ measurements and profile, and a file beside it what transfers cost there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,8 +20,11 @@ from tvm_codl.kernels.toolchain import toolchain
 from tvm_codl.measure.budget import USUAL_S, Budget
 from tvm_codl.measure.context import Context, Log
 from tvm_codl.measure.learning import learn, model_fitter, pose_problem
+from tvm_codl.plan.measured import graph_digest
 from tvm_codl.plan.problem import Problem
+from tvm_codl.records.plan_record import PlanRecord
 from tvm_codl.records.record import Record
+from tvm_codl.records.rounds import Round, load_rounds
 from tvm_codl.records.store import RecordStore
 from tvm_codl.relay.prepared import Prepared
 
@@ -34,11 +37,16 @@ class NoOfflineCosts(UserError):
 
 @dataclass(frozen=True)
 class NetworkCosts:
-    """A network's costs on one phone; ``problem`` asks ``model`` for them."""
+    """A network's costs on one phone; ``problem`` asks ``model`` for them.
+
+    ``runs`` are the plans of any network that ran there with today's kernels, ``rounds`` those of this network's last search.
+    """
 
     problem: Problem
     model: CostModel
     profile: DeviceProfile
+    runs: Sequence[PlanRecord] = ()
+    rounds: Sequence[Round] = ()
 
 
 def load_costs(
@@ -76,7 +84,8 @@ def load_costs(
     when = datetime.fromtimestamp(kept.when).astimezone().strftime("%Y-%m-%d %H:%M")
     log(f"costs from {len(own)} records of {name} and its transfer costs of {when}, without the phone")
     model = model_fitter(profile, tools)(own)
-    return NetworkCosts(pose_problem(prepared, model, sharing, name, runs), model, profile)
+    rounds = load_rounds(records, name, tools.kernel_id, graph_digest(prepared.graph))
+    return NetworkCosts(pose_problem(prepared, model, sharing, name, runs), model, profile, runs, rounds)
 
 
 def find_costs(
@@ -112,7 +121,7 @@ def find_costs(
                 "connect to that phone, or make a plan for this one: tvm-codl plan MODEL",
             )
         guided, problem = learn(prepared, context, Budget(seconds=budget_s))
-        return NetworkCosts(problem, guided.model, context.profile)
+        return NetworkCosts(problem, guided.model, context.profile, context.plan_runs(), guided.rounds)
 
 
 def load_profile(device: str, records: Path) -> DeviceProfile | None:

@@ -84,11 +84,31 @@ class Bar(msgspec.Struct, frozen=True):
     end_ms: float
 
 
+class Searched(msgspec.Struct, frozen=True):
+    """A round of the search: ``measured`` pieces so far, and by them the predicted ms of the best plan, in which ``moved``
+    operators are placed otherwise than in the round before; ``gain_ms``: what more measuring may save."""
+
+    measured: int
+    predicted_ms: float
+    moved: int
+    gain_ms: float
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """A plan that ran on the phone, in ``words``.  ``simulated_ms`` is by the costs of then; ``this``: the page's plan."""
+
+    day: str
+    words: str
+    simulated_ms: float
+    ms: float
+    this: bool
+
+
 class Page(msgspec.Struct, frozen=True):
     """``verdict`` is one line; ``facts`` are names and values.  ``bars`` are a simulated run of ``span_ms``; times the
     ``correction`` of this phone that is ``predicted_ms``.  ``events`` are a run on the phone, empty where there is none.
     ``what_if`` is the command that plans again around a change, without the change; ``chosen`` says how the plan was
-    chosen, for where another placement gains."""
+    chosen, for where another placement gains.  ``rounds`` of the last search, and the last ``runs`` of plans."""
 
     title: str
     verdict: str
@@ -103,6 +123,8 @@ class Page(msgspec.Struct, frozen=True):
     what_if: str
     chosen: str
     events: tuple[Event, ...] = ()
+    rounds: tuple[Searched, ...] = ()
+    runs: tuple[Ran, ...] = ()
 
     @property
     def lost(self) -> list[OperatorRow]:
