@@ -26,7 +26,7 @@ from tvm_codl.records.workload import Workload
 GRAPH = network()
 PREPARED: Any = SimpleNamespace(graph=GRAPH, axes={o.id: axes(o, GRAPH) for o in GRAPH.operators}, name="net")
 PHONE = SimpleNamespace(profile=SimpleNamespace(name="null device"))
-TOOLS: Any = SimpleNamespace(cpu=None, gpu=None, kernel_id="b")
+TOOLS: Any = SimpleNamespace(cpu=None, gpu=None, kernel_id="b", records=())
 #: The costliest operator on the GPU.
 BAD = max(
     (probe for probe in whole_probes(GRAPH) if probe.processor == "gpu"),
@@ -48,9 +48,7 @@ def meters(monkeypatch: pytest.MonkeyPatch) -> list[NullMeter]:
 
     monkeypatch.setattr(learning.Measurer, "of", measurer)
     monkeypatch.setattr(learning, "measure_transfers", lambda phone, cpu, gpu: TransferCost(0.002, 0.002))
-    monkeypatch.setattr(
-        learning, "model_fitter", lambda profile, tools: lambda records: CostModel.fit(samples_of(records))
-    )
+    monkeypatch.setattr(learning, "model_fitter", lambda *_: lambda records: CostModel.fit(samples_of(records)))
     monkeypatch.setattr(learning, "grid_probes", lambda graph, axes: whole_probes(graph))
     return opened
 

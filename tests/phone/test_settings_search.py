@@ -18,9 +18,9 @@ from tvm_codl.kernels.schedules.image import PIXEL
 from tvm_codl.kernels.target import vector_lanes
 from tvm_codl.measure.choices import offered
 from tvm_codl.measure.interleave import RUNS
-from tvm_codl.measure.settings_search import apply_settings, parse_settings, search_settings
+from tvm_codl.measure.settings_search import apply_settings, search_settings
 from tvm_codl.plan.plan import Placement, Plan, uniform_plan
-from tvm_codl.records.settings import DEFAULT, Settings
+from tvm_codl.records.settings import DEFAULT, Settings, parse_settings
 from tvm_codl.relay.pipeline import prepare
 from tvm_codl.relay.prepared import Prepared
 

@@ -58,18 +58,18 @@ def command(
     """
     _check_usage(bool(given), explained, bool(changes), objective, power)
     from tvm_codl.device.power import read_power
-    from tvm_codl.measure.annotated_file import annotate_file, check_annotatable
     from tvm_codl.measure.offline_costs import find_costs
-    from tvm_codl.measure.planning import required_power
-    from tvm_codl.measure.settings_search import parse_settings
     from tvm_codl.plan.energy import Energy
     from tvm_codl.plan.explain.explanation import explanation_text
     from tvm_codl.plan.explain.what_if import parse_asked, what_if, what_if_text
     from tvm_codl.plan.files import dump_plan, plan_json
+    from tvm_codl.records.settings import parse_settings
 
     wanted = parse_settings(settings)  # before anything is measured: a bad file is an error now
     prepared = read_operators(source, shape)
     if annotated is not None:
+        from tvm_codl.measure.annotated_file import annotate_file, check_annotatable
+
         check_annotatable(prepared.model, annotated)
     table = read_power(power) if power else None
     plan = named_plan(given, prepared) if given else None
@@ -80,7 +80,11 @@ def command(
             prepared, phone.connect, phone.records, phone.tuning_records, device=plan.device if plan else "",
             named=phone.named, budget_s=budget, log=talk,
         )  # fmt: skip
-        energy = Energy(required_power(table, costs.profile)) if objective == "energy" else None
+        energy = None
+        if objective == "energy":
+            from tvm_codl.measure.planning import required_power
+
+            energy = Energy(required_power(table, costs.profile))
         changed = what_if(costs.problem, asked, plan, energy)
         plan = changed.plan
     elif plan is None:

@@ -90,7 +90,9 @@ def write_page(
         prepared, phone.connect, phone.records, phone.tuning_records, device=device, named=phone.named, budget_s=budget,
         log=talk,
     )  # fmt: skip
-    page = network_page(source, plan or costs.problem.search(), path, costs.problem, costs.model, bench, costs.runs, costs.rounds)
+    page = network_page(
+        source, plan or costs.problem.search(), path, costs.problem, costs.model, bench, costs.runs, costs.rounds
+    )
     output.write_text(render(page), encoding="utf-8")
     talk(f"report: {output}")
 

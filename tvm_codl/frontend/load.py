@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import onnx
 import tvm
 from tvm import relay
 
 from tvm_codl.errors import CodlError, UserError
-from tvm_codl.frontend import zoo
 from tvm_codl.frontend.interpreter import tflite_outputs
+from tvm_codl.frontend.located import locate
 from tvm_codl.frontend.onnx_constants import prepare_constants
 from tvm_codl.frontend.onnx_file import CHECK, input_dtype, input_shapes, output_names, read_onnx, real_inputs
 from tvm_codl.frontend.onnx_fold import fold_constants
@@ -32,19 +30,8 @@ from tvm_codl.frontend.tflite_import import import_tflite
 from tvm_codl.relay.model import LoadedModel, Shape
 from tvm_codl.relay.pipeline import simplify
 
-ZOO_PREFIX = "zoo:"
 #: Functions are of functions, and a shape that is folded may make others constant: to this depth at most.
 ROUNDS = 8
-
-
-@dataclass(frozen=True)
-class Located:
-    """A network's file, its name, the shapes that are given, and what makes a meaningful input."""
-
-    path: Path
-    name: str
-    shapes: dict[str, Shape]
-    sample: Callable[[Shape], np.ndarray] | None
 
 
 def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> LoadedModel:
@@ -67,14 +54,6 @@ def load_model(source: str, shapes: Mapping[str, Shape] | None = None) -> Loaded
     outputs = output_names(proto)
     reference = functools.partial(run_onnx, path)
     return LoadedModel(name, inputs, outputs, import_onnx(proto, fixed, path), reference, sample, path=path)
-
-
-def locate(source: str, shapes: Mapping[str, Shape]) -> Located:
-    """Where a network is.  Makes the file of a zoo's network; raises :class:`UserError` for an unknown zoo name."""
-    if source.startswith(ZOO_PREFIX):
-        entry = zoo.entry(source.removeprefix(ZOO_PREFIX))
-        return Located(entry.path(), entry.name, {**entry.shapes, **shapes}, entry.sample)
-    return Located(Path(source), Path(source).stem, dict(shapes), None)
 
 
 def import_onnx(proto: onnx.ModelProto, shapes: Mapping[str, Shape], path: Path) -> tvm.IRModule:

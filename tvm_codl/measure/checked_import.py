@@ -17,10 +17,10 @@ from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.measure.answers import TOLERANCE, answer_errors
 from tvm_codl.measure.context import Log
 from tvm_codl.measure.host_outputs import Values, host_outputs
-from tvm_codl.measure.known_network import code_digest
 from tvm_codl.measure.node_errors import node_errors
 from tvm_codl.paths import cache_dir
 from tvm_codl.relay.model import LoadedModel
+from tvm_codl.sources import code_digest
 
 
 def check_import(

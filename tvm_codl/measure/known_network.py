@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
-import tvm
 
-import tvm_codl
-from tvm_codl.frontend.load import locate
-from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.frontend.located import locate
+from tvm_codl.graph.opgraph import OpGraph, Shape
 from tvm_codl.paths import cache_dir
-from tvm_codl.relay.model import Shape
 from tvm_codl.relay.prepared import Prepared
+from tvm_codl.sources import code_digest, tvm_version
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -31,7 +28,7 @@ class KnownNetwork:
 
     def __init__(self, source: str, shapes: Mapping[str, Shape]) -> None:
         found = locate(source, shapes)
-        digest = hashlib.sha256(f"{tvm.__version__}|{found.name}|{sorted(found.shapes.items())}".encode())
+        digest = hashlib.sha256(f"{tvm_version()}|{found.name}|{sorted(found.shapes.items())}".encode())
         digest.update(code_digest("frontend", "relay", "graph"))
         if found.path.is_file():  # else importing it says what is wrong
             with found.path.open("rb") as file:
@@ -54,12 +51,3 @@ class KnownNetwork:
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.write_bytes(text)  # half a file is none: read() decodes it
-
-
-def code_digest(*folders: str) -> bytes:
-    """Of the sources in some folders of the package: what they made before may differ from what they make now."""
-    digest = hashlib.sha256()
-    for folder in folders:
-        for source in sorted((Path(tvm_codl.__file__).parent / folder).rglob("*.py")):
-            digest.update(source.read_bytes())
-    return digest.digest()

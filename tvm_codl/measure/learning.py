@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
-from tvm_codl.cost.device import DeviceFacts
-from tvm_codl.cost.model import CostModel, samples_of
 from tvm_codl.cost.transfer_store import load_usual_transfer_cost, save_transfer_cost
-from tvm_codl.cost.transfers import TransferCost
-from tvm_codl.device.profile import DeviceProfile
-from tvm_codl.kernels.reuse import load_tunings
-from tvm_codl.kernels.toolchain import Toolchain
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.context import Context
+from tvm_codl.measure.fitting import model_fitter, pose_problem
 from tvm_codl.measure.guided import Guided, GuidedMeasuring, grid_probes
 from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.transfers import measure_transfers
-from tvm_codl.plan.measured import calibrate_network, fit_correction, graph_digest
+from tvm_codl.plan.measured import graph_digest
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
-from tvm_codl.records.plan_record import PlanRecord
 from tvm_codl.records.record import Record
 from tvm_codl.records.rounds import save_rounds
 from tvm_codl.relay.prepared import Prepared
@@ -61,7 +55,7 @@ def learn(
         measurer,
         sharing,
         budget,
-        model_fitter(context.profile, tools),
+        model_fitter(context.profile, tools.kernel_id, tools.records),
         {(record.workload, record.processor): record for record in context.records()},
         prepared.name,
         context.device,
@@ -82,26 +76,6 @@ def learn(
     corrected = msgspec.structs.replace(guided, plan=problem.correct(guided.plan))
     found(corrected.plan)
     return corrected, problem
-
-
-def pose_problem(
-    prepared: Prepared, model: CostModel, sharing: TransferCost, device: str, runs: Sequence[PlanRecord]
-) -> Problem:
-    """The planning problem of a network on a device.
-
-    ``runs`` are plans that ran there with today's kernels; predictions are corrected by what they took.
-    """
-    graph = prepared.graph
-    factors = fit_correction(runs, graph), calibrate_network(runs, graph)
-    return Problem(graph, prepared.axes, model, sharing, prepared.name, device, *factors)
-
-
-def model_fitter(profile: DeviceProfile, tools: Toolchain) -> Callable[[Iterable[Record]], CostModel]:
-    """A function that fits a cost model to records of one phone and its tuned kernels."""
-    facts = DeviceFacts.of(msgspec.to_builtins(profile))
-    tunings = load_tunings(tools.records)
-    provenance = {"device": profile.name, "build": tools.kernel_id}
-    return lambda records: CostModel.fit(samples_of(records, facts), provenance, facts, tunings)
 
 
 def measure_grid(prepared: Prepared, context: Context, retry_failed: bool = False) -> list[Record]:

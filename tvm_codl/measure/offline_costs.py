@@ -11,15 +11,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tvm_codl.cost.model import CostModel
 from tvm_codl.cost.transfer_store import load_transfer_cost, load_usual_transfer_cost
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
-from tvm_codl.kernels.toolchain import toolchain
+from tvm_codl.kernels.kernel_id import kernel_id
 from tvm_codl.measure.budget import USUAL_S, Budget
-from tvm_codl.measure.context import Context, Log
-from tvm_codl.measure.learning import learn, model_fitter, pose_problem
+from tvm_codl.measure.fitting import model_fitter, pose_problem
 from tvm_codl.plan.measured import graph_digest
 from tvm_codl.plan.problem import Problem
 from tvm_codl.records.plan_record import PlanRecord
@@ -27,6 +27,9 @@ from tvm_codl.records.record import Record
 from tvm_codl.records.rounds import Round, load_rounds
 from tvm_codl.records.store import RecordStore
 from tvm_codl.relay.prepared import Prepared
+
+if TYPE_CHECKING:
+    from tvm_codl.measure.context import Context, Log
 
 _MEASURE = "tvm-codl plan MODEL measures the phone and keeps the records"
 
@@ -69,22 +72,22 @@ def load_costs(
         profile = _newest_profile(store, measured)
         if profile is None:
             raise NoOfflineCosts(f"{records} holds no profile of {name}", f"{len(measured)} records", _MEASURE)
-        tools = toolchain(profile, tuning_records)
-        runs = list(store.plans(device=name, build=tools.kernel_id))
-    own = [record for record in measured if record.build == tools.kernel_id]
-    kept = load_transfer_cost(records, name, tools.kernel_id)
-    sharing = load_usual_transfer_cost(records, name, tools.kernel_id)
+        build = kernel_id(profile, tuning_records)
+        runs = list(store.plans(device=name, build=build))
+    own = [record for record in measured if record.build == build]
+    kept = load_transfer_cost(records, name, build)
+    sharing = load_usual_transfer_cost(records, name, build)
     if not own or kept is None or sharing is None:
         builds = ", ".join(sorted({record.build for record in measured}))
         raise NoOfflineCosts(
             f"{records} holds no {'transfer costs' if own else 'measurement'} of {name} with today's kernels",
-            f"build {tools.kernel_id}; {len(measured)} records of builds {builds}",
+            f"build {build}; {len(measured)} records of builds {builds}",
             _MEASURE,
         )
     when = datetime.fromtimestamp(kept.when).astimezone().strftime("%Y-%m-%d %H:%M")
     log(f"costs from {len(own)} records of {name} and its transfer costs of {when}, without the phone")
-    model = model_fitter(profile, tools)(own)
-    rounds = load_rounds(records, name, tools.kernel_id, graph_digest(prepared.graph))
+    model = model_fitter(profile, build, [tuning_records] if tuning_records else [])(own)
+    rounds = load_rounds(records, name, build, graph_digest(prepared.graph))
     return NetworkCosts(pose_problem(prepared, model, sharing, name, runs), model, profile, runs, rounds)
 
 
@@ -113,6 +116,8 @@ def find_costs(
         return load_costs(prepared, records, tuning_records, device, log)
     except NoOfflineCosts as missing:
         log(f"{missing.what}: measuring the phone")
+    from tvm_codl.measure.learning import learn  # with TVM
+
     with connect() as context:
         if device and context.device != device:
             raise UserError(

@@ -18,8 +18,8 @@ from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.measure.answers import check_answer
 from tvm_codl.measure.budget import USUAL_S
 from tvm_codl.measure.context import Context
+from tvm_codl.measure.fitting import model_fitter
 from tvm_codl.measure.interleave import calm_down, race
-from tvm_codl.measure.learning import model_fitter
 from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.plan_libraries import open_plans
 from tvm_codl.measure.planning import make_plan
@@ -62,7 +62,7 @@ def rank_models(
             measurer.tell_drift()
         records = context.records()
     sharing = measure_transfers(context.phone, tools.cpu, tools.gpu)
-    model = model_fitter(context.profile, tools)(records)
+    model = model_fitter(context.profile, tools.kernel_id, tools.records)(records)
     predicted = in_order([predict(name, p.graph, p.axes, model, sharing) for name, p in networks.items()])
     log(f"predicted {len(predicted)} models from {len(records)} records")
     ranking = Ranking(context.device, len(records), seeded, predicted)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -94,26 +93,6 @@ def search_settings(prepared: Prepared, plan: Plan, context: Context) -> tuple[P
     chosen, ratios = choose(libraries.offers, libraries.run, context.log)
     context.log(f"settings: {chosen.words()}")
     return msgspec.structs.replace(plan, settings=chosen), ratios
-
-
-def parse_settings(text: str) -> Settings | None:
-    """What ``--settings`` says: ``default``; ``auto`` (None: to be measured); else a JSON file.
-
-    Raises :class:`UserError` where the file cannot be read or holds no settings.
-    """
-    if text == "auto":
-        return None
-    if text == "default":
-        return DEFAULT
-    path = Path(text)
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Settings)
-    except OSError as error:
-        why, next = error.strerror or str(error), "--settings auto, default, or a JSON file"
-        raise UserError(f"the settings {path} cannot be read", why, next) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        fields = ", ".join(Settings.__struct_fields__)
-        raise UserError(f"{path} holds no settings", str(error), f"a JSON object with any of {fields}") from error
 
 
 def apply_settings(prepared: Prepared, plan: Plan, settings: Settings | None, context: Context) -> Plan:

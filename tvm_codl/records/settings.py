@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
+
+from tvm_codl.errors import UserError
 
 #: Linux's CPU_SETSIZE: one more than the largest core number.
 MOST_CORES = 1024
@@ -49,3 +52,23 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
 
 DEFAULT = Settings()
+
+
+def parse_settings(text: str) -> Settings | None:
+    """What ``--settings`` says: ``default``; ``auto`` (None: to be measured); else a JSON file.
+
+    Raises :class:`UserError` where the file cannot be read or holds no settings.
+    """
+    if text == "auto":
+        return None
+    if text == "default":
+        return DEFAULT
+    path = Path(text)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Settings)
+    except OSError as error:
+        why, next = error.strerror or str(error), "--settings auto, default, or a JSON file"
+        raise UserError(f"the settings {path} cannot be read", why, next) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        fields = ", ".join(Settings.__struct_fields__)
+        raise UserError(f"{path} holds no settings", str(error), f"a JSON object with any of {fields}") from error

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tvm
 
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis, axes
-from tvm_codl.relay.model import LoadedModel
+
+if TYPE_CHECKING:
+    import tvm
+
+    from tvm_codl.relay.model import LoadedModel
 
 
 @dataclass(frozen=True)

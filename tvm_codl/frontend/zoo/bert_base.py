@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 from tvm_codl.frontend.zoo.entry import build_once
 from tvm_codl.frontend.zoo.network import Network
-from tvm_codl.relay.model import Shape
+from tvm_codl.graph.opgraph import Shape
 
 WORDS, POSITIONS = 30522, 512
 LAYERS, HIDDEN, HEADS, WIDER = 12, 768, 12, 4

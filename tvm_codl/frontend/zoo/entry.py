@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from tvm_codl.graph.opgraph import Shape
 from tvm_codl.paths import cache_dir
-from tvm_codl.relay.model import Shape
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.zoo.entry import ZooEntry
-from tvm_codl.relay.model import Shape
+from tvm_codl.graph.opgraph import Shape
 
 PACKAGE = "mediapipe"
 

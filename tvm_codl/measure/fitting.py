@@ -1,0 +1,41 @@
+"""From records to costs: a fitted cost model, and the planning problem of a network by it.  Imports no TVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tvm_codl.cost.device import DeviceFacts
+from tvm_codl.cost.model import CostModel, samples_of
+from tvm_codl.cost.transfers import TransferCost
+from tvm_codl.device.profile import DeviceProfile
+from tvm_codl.kernels.reuse import load_tunings
+from tvm_codl.plan.measured import calibrate_network, fit_correction
+from tvm_codl.plan.problem import Problem
+from tvm_codl.records.plan_record import PlanRecord
+from tvm_codl.records.record import Record
+from tvm_codl.relay.prepared import Prepared
+
+
+def pose_problem(
+    prepared: Prepared, model: CostModel, sharing: TransferCost, device: str, runs: Sequence[PlanRecord]
+) -> Problem:
+    """The planning problem of a network on a device.
+
+    ``runs`` are plans that ran there with today's kernels; predictions are corrected by what they took.
+    """
+    graph = prepared.graph
+    factors = fit_correction(runs, graph), calibrate_network(runs, graph)
+    return Problem(graph, prepared.axes, model, sharing, prepared.name, device, *factors)
+
+
+def model_fitter(
+    profile: DeviceProfile, kernel_id: str, tuning_records: Sequence[Path]
+) -> Callable[[Iterable[Record]], CostModel]:
+    """A function that fits a cost model to records of one phone and its tuned kernels."""
+    facts = DeviceFacts.of(msgspec.to_builtins(profile))
+    tunings = load_tunings(tuning_records)
+    provenance = {"device": profile.name, "build": kernel_id}
+    return lambda records: CostModel.fit(samples_of(records, facts), provenance, facts, tunings)
