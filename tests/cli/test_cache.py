@@ -19,5 +19,5 @@ def test_what_is_kept_is_shown_and_cleared_and_measurements_stay(
     assert "compiled" in capsys.readouterr().out
     assert run(["cache", "--clear", "--json"]) == 0
     found = {f["name"]: (f["files"], f["bytes"]) for f in json.loads(capsys.readouterr().out)["folders"]}
-    assert found == {"compiled": (1, 5), "libraries": (1, 5), "networks": (0, 0), "kernels": (0, 0)}
+    assert found == {"compiled": (1, 5), "libraries": (1, 5), "models": (0, 0), "networks": (0, 0), "kernels": (0, 0)}
     assert sorted(p.name for p in tmp_path.rglob("*") if p.is_file()) == ["phone.jsonl", "records.sqlite"]

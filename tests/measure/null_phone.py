@@ -36,6 +36,7 @@ class NullToolchain:
     """No targets, and the ids that a test gives it."""
 
     cpu = gpu = None
+    records = ()
 
     def __init__(self, build: str = "b1") -> None:
         self.kernel_id = self.build_id = build

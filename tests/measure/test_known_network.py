@@ -1,7 +1,9 @@
-"""A network that was imported once is known by its file's content, and imported when more than its operators is asked for."""
+"""A network that was imported once is known while its file is not touched, and imported when more than its operators is
+asked for."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from tvm_codl.frontend.load import load_model
 from tvm_codl.frontend.zoo import entry
+from tvm_codl.measure import known_network
 from tvm_codl.measure.known_network import KnownNetwork
 from tvm_codl.relay.pipeline import prepare
 from tvm_codl.relay.prepared import LatePrepared, Prepared
@@ -24,6 +27,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "small.onnx"
     shutil.copy(entry("small").path(), path)
     monkeypatch.setenv("TVM_CODL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(known_network, "SETTLED_S", 0.0)
     return path
 
 
@@ -34,6 +38,20 @@ def test_a_kept_network_is_known_until_its_file_changes(copy: Path, small: Prepa
     assert KnownNetwork(str(copy), {"x": (1, 3, 8, 8)}).read() is None
     with copy.open("ab") as file:
         file.write(b"\0")
+    assert KnownNetwork(str(copy), {}).read() is None
+
+
+def test_a_file_of_the_same_size_and_time_is_another(copy: Path, small: Prepared) -> None:
+    KnownNetwork(str(copy), {}).keep(small)
+    stat = copy.stat()
+    copy.write_bytes(copy.read_bytes()[:-1] + b"\0")
+    os.utime(copy, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert KnownNetwork(str(copy), {}).read() is None
+
+
+def test_a_file_that_just_changed_is_not_kept(copy: Path, small: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_network, "SETTLED_S", 60.0)
+    KnownNetwork(str(copy), {}).keep(small)
     assert KnownNetwork(str(copy), {}).read() is None
 
 

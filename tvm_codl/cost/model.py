@@ -21,7 +21,7 @@ from tvm_codl.cost.calibration import Calibration, Curve, Place, Trust, calibrat
 from tvm_codl.cost.device import DeviceFacts
 from tvm_codl.cost.features import NAMES, Describer, joined
 from tvm_codl.cost.learned import Learned, learn
-from tvm_codl.cost.samples import LEAST_SIGMA, Sample, newest_build, samples_of, shape_of
+from tvm_codl.cost.samples import LEAST_SIGMA, UNSURE_SIGMA, Sample, newest_build, samples_of, shape_of
 from tvm_codl.cost.schedules import CONVOLUTION, NONE, PRODUCT, STRIPS
 from tvm_codl.cost.table import Rows
 from tvm_codl.cost.work import TERMS
@@ -249,7 +249,7 @@ def _from_json(value: Mapping[str, Any]) -> _Processor:
     failed = msgspec.convert(value["failed"], list[str])
     curves = msgspec.convert(value["curves"], list[tuple[str, str, Curve]])
     return _Processor(
-        {**measured, **dict.fromkeys(failed, (math.inf, LEAST_SIGMA))},
+        {**measured, **dict.fromkeys(failed, (math.inf, UNSURE_SIGMA))},
         None if value["learned"] is None else Learned.from_json(value["learned"]),
         Calibration(
             {(key, axis): curve for key, axis, curve in curves},

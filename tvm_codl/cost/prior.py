@@ -10,7 +10,6 @@ import math
 
 import msgspec
 import numpy as np
-from scipy.optimize import nnls
 
 from tvm_codl.cost.features import Described
 from tvm_codl.cost.table import Rows
@@ -84,5 +83,7 @@ def _fit(work: Rows, ms: Rows, above: Rows, floor: Rows) -> Rows:
 
 def _nonnegative(matrix: Rows, target: Rows) -> Rows:
     """The ``x >= 0`` for which ``matrix @ x`` is nearest to ``target``."""
+    from scipy.optimize import nnls  # a quarter of a second to import, and most fits are kept
+
     solution: Rows = nnls(matrix, target, maxiter=50 * matrix.shape[1])[0]
     return solution

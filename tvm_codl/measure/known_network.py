@@ -1,4 +1,4 @@
-"""Known networks: the operators of a network that was imported before, by the content of its file.
+"""Known networks: the operators of a network that was imported before and whose file was not touched since.
 
 Importing takes seconds, and a question about a plan needs the operators only.
 """
@@ -6,6 +6,7 @@ Importing takes seconds, and a question about a plan needs the operators only.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping
 
 import msgspec
@@ -15,6 +16,9 @@ from tvm_codl.graph.opgraph import OpGraph, Shape
 from tvm_codl.paths import cache_dir
 from tvm_codl.relay.prepared import Prepared
 from tvm_codl.sources import code_digest, tvm_version
+
+#: A file that changed later may change again with the same time stamp.
+SETTLED_S = 2.0
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -30,9 +34,13 @@ class KnownNetwork:
         found = locate(source, shapes)
         digest = hashlib.sha256(f"{tvm_version()}|{found.name}|{sorted(found.shapes.items())}".encode())
         digest.update(code_digest("frontend", "relay", "graph"))
+        self._changed = 0.0
         if found.path.is_file():  # else importing it says what is wrong
-            with found.path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+            # Reading half a gigabyte of weights takes longer than what is asked for.
+            stat = found.path.stat()
+            self._changed = max(stat.st_mtime, stat.st_ctime)
+            which = (found.path.resolve(), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+            digest.update(str(which).encode())
         self._file = cache_dir() / "networks" / f"{digest.hexdigest()[:32]}.json"
 
     def read(self) -> tuple[str, OpGraph] | None:
@@ -45,6 +53,8 @@ class KnownNetwork:
 
     def keep(self, prepared: Prepared) -> None:
         """Keeps the operators of a network whose import was checked."""
+        if time.time() - self._changed < SETTLED_S:
+            return
         kept = _Kept(prepared.name, prepared.graph)
         text = msgspec.json.encode(kept)
         if self._file.exists() or msgspec.json.decode(text, type=_Kept) != kept:

@@ -19,7 +19,7 @@ from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import UserError
 from tvm_codl.kernels.kernel_id import kernel_id
 from tvm_codl.measure.budget import USUAL_S, Budget
-from tvm_codl.measure.fitting import model_fitter, pose_problem
+from tvm_codl.measure.fitting import fit_once, pose_problem
 from tvm_codl.plan.measured import graph_digest
 from tvm_codl.plan.problem import Problem
 from tvm_codl.records.plan_record import PlanRecord
@@ -86,7 +86,7 @@ def load_costs(
         )
     when = datetime.fromtimestamp(kept.when).astimezone().strftime("%Y-%m-%d %H:%M")
     log(f"costs from {len(own)} records of {name} and its transfer costs of {when}, without the phone")
-    model = model_fitter(profile, build, [tuning_records] if tuning_records else [])(own)
+    model = fit_once(own, profile, build, [tuning_records] if tuning_records else [])
     rounds = load_rounds(records, name, build, graph_digest(prepared.graph))
     return NetworkCosts(pose_problem(prepared, model, sharing, name, runs), model, profile, runs, rounds)
 
