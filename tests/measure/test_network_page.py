@@ -11,11 +11,12 @@ from msgspec.structs import replace
 from tests.measure.conftest import Opened, OpenPage, assert_no_barrier
 from tests.unit.plan.explain.test_explanation import SHARED, Learned, long_network
 from tests.unit.plan.test_search import legal
+from tvm_codl.errors import UserError
 from tvm_codl.measure.bench import BenchReport
-from tvm_codl.measure.network_page import network_page
+from tvm_codl.measure.network_page import Checked, network_page
 from tvm_codl.plan.explain.what_if import parse_asked, what_if
 from tvm_codl.plan.measured import record_of
-from tvm_codl.plan.plan import uniform_plan
+from tvm_codl.plan.plan import Placement, uniform_plan
 from tvm_codl.plan.problem import Problem
 from tvm_codl.records.rounds import Round
 from tvm_codl.report.page import Page, render
@@ -78,6 +79,19 @@ def test_it_says_how_the_plan_was_found(problem: Problem) -> None:
     assert page.runs[1].words == "the CPU alone" and page.runs[0].words.endswith("split")
     assert [(each.measured, each.predicted_ms) for each in page.rounds] == [(9, 3.0)]
     assert "How the plan was found" in render(page)
+
+
+def test_it_has_the_errors_of_a_check_of_this_plan(problem: Problem) -> None:
+    plan = problem.search()
+    checked = [Checked(line.operator, line.placement, 2e-7, None) for line in plan.operators[:2]]
+    page = network_page("net.onnx", plan, "p.json", problem, Learned(), checked=checked)
+    assert [row.errors for row in page.operators[:3]] == [(2e-7, None), (2e-7, None), None]
+    assert "2.0e-07 relative, another shape of its own" in render(page)
+    other = next(on for on in ("cpu", "gpu") if on != plan.placements[0].on)
+    with pytest.raises(UserError):
+        network_page(
+            "net.onnx", plan, "p.json", problem, Learned(), checked=[replace(checked[0], placement=Placement(other))]
+        )
 
 
 def test_operators_say_what_they_take_and_lose(page: Page) -> None:

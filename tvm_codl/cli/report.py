@@ -25,6 +25,7 @@ from tvm_codl.errors import UsageError, UserError
 
 if TYPE_CHECKING:
     from tvm_codl.measure.bench import BenchReport
+    from tvm_codl.measure.network_page import Checked
     from tvm_codl.relay.prepared import Prepared
 
 
@@ -32,15 +33,13 @@ if TYPE_CHECKING:
 @options(model_options, phone_options, measuring_options, plan_option)
 @click.argument("other", metavar="[PAGE]", required=False, type=FILE)
 @click.option("--bench", "measured", type=FILE, help="What bench --json printed: its times, and its plan.")
+@click.option("--check", "checked", type=FILE, help="What check --plan --json printed: each operator's error.")
 @click.option(
-    "-o",
-    "--output",
-    type=OUTPUT_FILE,
-    help="The page to write.  [default: report.html; of two pages, comparison.html]",
+    "-o", "--output", type=OUTPUT_FILE, help="The page to write.  [default: report.html; of two pages, comparison.html]"
 )
 def command(
-    source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, measured: Path | None, other: Path | None,
-    output: Path | None,
+    source: str, shape: Any, phone: PhoneChoice, budget: float, given: str, measured: Path | None, checked: Path | None,
+    other: Path | None, output: Path | None,
 ) -> None:  # fmt: skip
     """Write a page about MODEL (an ONNX or TFLite file, or zoo:NAME) and a plan of it: where each operator runs and why,
     what it would take elsewhere, a run of both processors, and where the time goes.
@@ -62,12 +61,18 @@ def command(
             f"{source} is a page, and no other one to compare it with is named", next="tvm-codl report A.html B.html"
         )
     if Path(source).suffix == ".json":
+        if given or measured is not None:
+            raise UsageError(
+                f"{source} says itself which plan it is about", next="name MODEL to give --plan or --bench"
+            )
         source, given, measured = _of_file(source)
     bench = None if measured is None else read_bench(measured)
     prepared = read_operators(source, shape)
     if bench is not None and bench.model != prepared.name:
         raise UserError(f"{measured} is of another network", f"it has {bench.model}, MODEL is {prepared.name}")
-    write_page(source, prepared, phone, given or (bench.plan if bench is not None else ""), bench, output, budget)
+    write_page(
+        source, prepared, phone, given or (bench.plan if bench is not None else ""), bench, output, budget, checked
+    )
 
 
 def write_page(
@@ -78,6 +83,7 @@ def write_page(
     bench: BenchReport | None,
     output: Path,
     budget: float,
+    checked: Path | None = None,
 ) -> None:
     """The page of the plan in the file ``path``, by default one that is searched for."""
     from tvm_codl.measure.network_page import network_page
@@ -142,3 +148,16 @@ def read_bench(path: Path) -> BenchReport:
     except msgspec.DecodeError as error:
         remedy = f"tvm-codl bench MODEL --json > {path}"
         raise UserError(f"{path} is not what bench --json prints", str(error), remedy) from error
+
+
+def read_check(path: Path) -> tuple[Checked, ...]:
+    """The operators' errors that ``check --plan --json`` printed.  Raises :class:`UserError` for anything else."""
+    import msgspec
+
+    from tvm_codl.measure.network_page import CheckedPlan
+
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=CheckedPlan).operators
+    except msgspec.DecodeError as error:
+        remedy = f"tvm-codl check MODEL --plan PLAN --json > {path}"
+        raise UserError(f"{path} is not what check --plan --json prints", str(error), remedy) from error

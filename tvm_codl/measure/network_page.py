@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import numpy as np
 
+from tvm_codl.errors import UserError
 from tvm_codl.graph.opgraph import Tensor
 from tvm_codl.graph.split import Axis
 from tvm_codl.plan.baselines.ideal import ideal_ms
@@ -38,13 +39,27 @@ RUNS = 12
 _PROCESSORS: tuple[Literal["cpu", "gpu"], ...] = ("cpu", "gpu")
 
 
+class Checked(msgspec.Struct, frozen=True):
+    """Of what ``check --plan --json`` prints of an operator: its errors, none where its result has another shape."""
+
+    operator: int
+    placement: Placement
+    max_rel_err: float | None
+    own: float | None
+
+
+class CheckedPlan(msgspec.Struct, frozen=True):
+    operators: tuple[Checked, ...]
+
+
 def network_page(
     source: str, plan: Plan, plan_path: str, problem: Problem, model: Estimator, bench: BenchReport | None = None,
-    runs: Sequence[PlanRecord] = (), rounds: Sequence[Round] = (),
+    runs: Sequence[PlanRecord] = (), rounds: Sequence[Round] = (), checked: Sequence[Checked] = (),
 ) -> Page:  # fmt: skip
     """Of a legal plan.  ``source`` and ``plan_path`` are what the command that asks what if is given; ``bench`` is the
     measured comparison, where there is one; ``runs`` of plans on the phone, those of other networks are left out; ``rounds``
-    of the search."""
+    of the search; ``checked``: operators' errors.  Raises :class:`UserError` where these are of another plan."""
+    errors = _errors(checked, plan)
     prices = Prices.of(problem, [plan])
     choice = prices.choice(plan)
     times = prices.times(choice)
@@ -68,7 +83,7 @@ def network_page(
         verdict=_predicted_verdict(predicted_ms, alone) if bench is None else _measured_verdict(bench),
         facts=tuple(facts),
         totals=totals,
-        operators=tuple(_rows(explained.operators, prices, choice)),
+        operators=tuple(_rows(explained.operators, prices, choice, errors)),
         predicted_ms=predicted_ms,
         correction=correction,
         bars=tuple(_bars(plan, times)),
@@ -102,7 +117,24 @@ def _chosen(plan: Plan, plan_path: str) -> str:
     return how_chosen(plan.measured_ms, plan.predicted_mj)
 
 
-def _rows(lines: tuple[Explained, ...], prices: Prices, choice: tuple[int, ...]) -> list[OperatorRow]:
+def _errors(checked: Sequence[Checked], plan: Plan) -> dict[int, tuple[float | None, float | None]]:
+    places = {line.operator: line.placement for line in plan.operators}
+    for line in checked:
+        if places.get(line.operator) != line.placement:
+            raise UserError(
+                "the errors are of another plan",
+                f"operator {line.operator} is there on {placement_words(line.placement)}",
+                "tvm-codl check MODEL --plan PLAN --json > FILE",
+            )
+    return {line.operator: (line.max_rel_err, line.own) for line in checked}
+
+
+def _rows(
+    lines: tuple[Explained, ...],
+    prices: Prices,
+    choice: tuple[int, ...],
+    errors: Mapping[int, tuple[float | None, float | None]],
+) -> list[OperatorRow]:
     graph = prices.problem.graph
     made = {tensor: row for row, operator in enumerate(graph.operators) for tensor in operator.outputs}
     tensors = {tensor.id: tensor for tensor in graph.tensors}
@@ -134,6 +166,7 @@ def _rows(lines: tuple[Explained, ...], prices: Prices, choice: tuple[int, ...])
                 reason=line.reason,
                 variant=line.variant,
                 choices=tuple(_choices(prices, choice, node, growth[node], count)),
+                errors=errors.get(operator.id),
             )
         )
     return rows

@@ -37,7 +37,8 @@ class OperatorRow(msgspec.Struct, frozen=True):
     units.  ``sources`` are the rows of the operators whose results it takes; ``chain`` is empty outside of a chain.
 
     ``ideal_ms``: on both processors, each at its own speed, with nothing lost; ``lost_ms`` what it takes beyond that, its
-    transfers too.  ``known``: measured, or the deviation of the prediction.
+    transfers too.  ``known``: measured, or the deviation of the prediction.  ``errors``: of its result on the phone, against
+    the network on this computer, and what it adds to that itself; none where it was not checked.
     """
 
     number: int
@@ -60,6 +61,7 @@ class OperatorRow(msgspec.Struct, frozen=True):
     reason: str
     variant: str
     choices: tuple[Choice, ...] = ()
+    errors: tuple[float | None, float | None] | None = None
 
     @property
     def gflops(self) -> float:
@@ -213,6 +215,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters["ms"] = milliseconds
+    made.filters["relative"] = relative
     return made
 
 
@@ -232,6 +235,11 @@ def render(page: Page) -> str:
             data=msgspec.to_builtins(msgspec.convert(page, Data, from_attributes=True)),
         )
     )
+
+
+def relative(error: float | None) -> str:
+    """An error relative to the largest value; none is that of another shape."""
+    return "another shape" if error is None else f"{error:.1e}"
 
 
 def milliseconds(ms: float | None) -> str:
