@@ -147,6 +147,15 @@ def test_a_page_about_a_plan_needs_no_phone_and_one_about_a_comparison_shows_its
     median = json.loads(compared.stdout)["coexec_ms"]["median"]
     assert f">{median:.3f}<" in (folder / "again.html").read_text()
 
+    errors = [
+        {"operator": o["operator"], "placement": o["placement"], "max_rel_err": 3e-5, "own": 0.0}
+        for o in plan["operators"]
+    ]
+    (folder / "check.json").write_text(json.dumps({"max_rel_err": 3e-5, "operators": errors}))
+    checked = line(folder, *words, "--plan", "plan.json", "--check", "check.json", "-o", "checked.html")
+    assert checked.returncode == 0, checked.stderr
+    assert (folder / "checked.html").read_text().count("3.0e-05 relative") == len(errors)
+
     by_itself = line(folder, "report", "plan.json", "--records", "records.sqlite", *NO_PHONE)
     assert by_itself.returncode == 0, by_itself.stderr
     assert "plan.json is about zoo:small" in by_itself.stderr

@@ -96,8 +96,17 @@ def write_page(
         prepared, phone.connect, phone.records, phone.tuning_records, device=device, named=phone.named, budget_s=budget,
         log=talk,
     )  # fmt: skip
+    errors = () if checked is None else read_check(checked)
     page = network_page(
-        source, plan or costs.problem.search(), path, costs.problem, costs.model, bench, costs.runs, costs.rounds
+        source,
+        plan or costs.problem.search(),
+        path,
+        costs.problem,
+        costs.model,
+        bench,
+        costs.runs,
+        costs.rounds,
+        errors,
     )
     output.write_text(render(page), encoding="utf-8")
     talk(f"report: {output}")
