@@ -34,15 +34,16 @@ def page(problem: Problem) -> Page:
     return network_page("net.onnx", problem.search(), "a plan.json", problem, Learned())
 
 
-def measured() -> BenchReport:
+def measured(**changed: Any) -> BenchReport:
     def times(ms: float) -> Statistics:
         return Statistics.of([0.9 * ms, ms, 1.2 * ms])
 
     event = {"name": "f", "processor": "cpu", "kind": "kernel", "start_us": 0.0, "end_us": 2e3}
-    return BenchReport(
+    report = BenchReport(
         "net", "phone", times(4.0), None, times(2.0), "cpu", 4.0, 2.0, 1.9, 0.95, 2.1, 0.5, 1e-6, 2e-6, 0, "svm", "p.json",
         {"onnxruntime": times(3.0)}, disturbed=True, timeline=(event,),
     )  # fmt: skip
+    return replace(report, **changed)
 
 
 def test_another_placement_costs_what_the_command_says(problem: Problem, page: Page) -> None:
@@ -141,6 +142,24 @@ def test_a_click_opens_an_operators_panel_and_marks_its_bars(page: Page, opened:
     assert tab.locator("#panel article:visible h3").inner_text().endswith(page.operators[row + 1].name)
     tab.locator("#timeline rect").first.dispatch_event("click")
     assert tab.locator("#panel article:visible h3").inner_text().endswith(page.operators[page.bars[0].row].name)
+
+
+def test_a_run_on_the_phone_is_linked_both_ways(problem: Problem, open_page: OpenPage) -> None:
+    events = [
+        {
+            "name": f"tvmgen_codl_{row}_fused_" + "_".join(node.op.replace(".", "_") for node in operator.body),
+            "processor": "cpu", "kind": "kernel", "start_us": row * 10.0, "end_us": row * 10.0 + 9, "region": "codl_cpu_0",
+        }
+        for row, operator in enumerate(problem.graph.operators)
+    ]  # fmt: skip
+    plan, bench = uniform_plan(problem.graph, "cpu", "net"), measured(timeline=tuple(events))
+    tab, _ = open_page(render(network_page("net.onnx", plan, "", problem, Learned(), bench)))
+    bars = tab.locator("svg.timeline:not(#timeline) rect")
+    assert bars.count() == len(events)
+    bars.nth(3).dispatch_event("click")
+    assert tab.locator("#panel article:visible h3").inner_text().startswith(f"{problem.graph.operators[3].id} ")
+    tab.locator("#o5").click()
+    assert bars.nth(5).get_attribute("class") == "cpu chosen"
 
 
 def test_what_if_on_the_page_is_what_the_command_says(problem: Problem, page: Page, opened: Opened) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from tvm_codl.errors import UserError
 from tvm_codl.graph.opgraph import Tensor
 from tvm_codl.graph.split import Axis
+from tvm_codl.measure.run_rows import run_rows
 from tvm_codl.plan.baselines.ideal import ideal_ms
 from tvm_codl.plan.explain.explanation import Estimator, Explained, explain, how_chosen
 from tvm_codl.plan.explain.prices import Prices
@@ -60,6 +61,7 @@ def network_page(
     measured comparison, where there is one; ``runs`` of plans on the phone, those of other networks are left out; ``rounds``
     of the search; ``checked``: operators' errors.  Raises :class:`UserError` where these are of another plan."""
     errors = _errors(checked, plan)
+    events = read_events(bench.timeline) if bench is not None else ()
     prices = Prices.of(problem, [plan])
     choice = prices.choice(plan)
     times = prices.times(choice)
@@ -91,7 +93,8 @@ def network_page(
         waited_ms=times.waited_ms,
         what_if=f"tvm-codl plan {shlex.quote(source)}{planned}",
         chosen=_chosen(plan, plan_path),
-        events=read_events(bench.timeline) if bench is not None else (),
+        events=events,
+        event_rows=tuple(run_rows(events, plan, problem.graph)),
         rounds=tuple(Searched(r.measured, r.predicted_ms, r.moved, r.gain_ms) for r in rounds),
         runs=tuple(_ran(runs, plan, problem)),
     )

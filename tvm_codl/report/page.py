@@ -108,7 +108,8 @@ class Ran(msgspec.Struct, frozen=True):
 
 class Page(msgspec.Struct, frozen=True):
     """``verdict`` is one line; ``facts`` are names and values.  ``bars`` are a simulated run of ``span_ms``; times the
-    ``correction`` of this phone that is ``predicted_ms``.  ``events`` are a run on the phone, empty where there is none.
+    ``correction`` of this phone that is ``predicted_ms``.  ``events`` are a run on the phone, empty where there is none, and ``event_rows`` the rows of
+    their operators where these are known.
     ``what_if`` is the command that plans again around a change, without the change; ``chosen`` says how the plan was
     chosen, for where another placement gains.  ``rounds`` of the last search, and the last ``runs`` of plans."""
 
@@ -125,6 +126,7 @@ class Page(msgspec.Struct, frozen=True):
     what_if: str
     chosen: str
     events: tuple[Event, ...] = ()
+    event_rows: tuple[int | None, ...] = ()
     rounds: tuple[Searched, ...] = ()
     runs: tuple[Ran, ...] = ()
 
@@ -142,6 +144,12 @@ class Page(msgspec.Struct, frozen=True):
     def idle_ms(self) -> dict[str, float]:
         """By processor, ms of the simulated run in which it has no work."""
         return {on: self.span_ms - sum(b.end_ms - b.start_ms for b in self.bars if b.on == on) for on in ("cpu", "gpu")}
+
+    @property
+    def run(self) -> list[tuple[Event, int | None]]:
+        """The events that take time, with their rows."""
+        rows = self.event_rows or (None,) * len(self.events)
+        return [pair for pair in zip(self.events, rows, strict=True) if pair[0].kind != "switch"]
 
     @property
     def run_ms(self) -> tuple[float, float]:

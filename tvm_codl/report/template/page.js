@@ -16,7 +16,7 @@ function choose(row, scroll) {
   list.setAttribute("aria-activedescendant", items[row].id);
   document.getElementById("none").hidden = true;
   document.getElementById("p" + row).hidden = false;
-  document.querySelectorAll(`#timeline rect[data-row="${row}"]`).forEach((bar) => bar.classList.add("chosen"));
+  document.querySelectorAll(`.timeline rect[data-row="${row}"]`).forEach((bar) => bar.classList.add("chosen"));
   document.querySelectorAll(".edges path").forEach((edge) => {
     if (edge.dataset.rows.split(" ").includes(String(row))) edge.classList.add("chosen");
   });
@@ -33,8 +33,11 @@ list.addEventListener("keydown", (event) => {
   event.preventDefault();
   choose(Math.min(Math.max(chosen + steps[event.key], 0), items.length - 1), true);
 });
-document.getElementById("timeline").addEventListener("click", (event) => {
-  if (event.target.dataset.row !== undefined) choose(Number(event.target.dataset.row), true);
+document.querySelectorAll("svg.timeline").forEach((timeline) => {
+  timeline.addEventListener("click", (event) => {
+    const bar = event.target.closest("[data-row]");
+    if (bar) choose(Number(bar.dataset.row), true);
+  });
 });
 document.getElementById("zoom").addEventListener("input", (event) => {
   document.querySelectorAll("svg.timeline").forEach((each) => (each.style.width = 100 * event.target.value + "%"));
