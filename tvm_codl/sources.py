@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import re
 from pathlib import Path
 
 
+@functools.cache
 def code_digest(*folders: str) -> bytes:
     """Of the sources in some folders of the package: what they made before may differ from what they make now."""
     digest = hashlib.sha256()

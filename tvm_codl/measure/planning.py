@@ -19,7 +19,7 @@ from tvm_codl.errors import UserError
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.busy_validation import choose_busy_plan, time_when_busy
 from tvm_codl.measure.context import Context
-from tvm_codl.measure.fitting import model_fitter, pose_problem
+from tvm_codl.measure.fitting import fit_once, pose_problem
 from tvm_codl.measure.learning import learn
 from tvm_codl.measure.plan_libraries import build_adaptive_library, open_library
 from tvm_codl.measure.time_limit import TimeOver, time_limit
@@ -85,7 +85,7 @@ def planned_before(prepared: Prepared, context: Context) -> Plan | None:
     sharing = load_usual_transfer_cost(context.store.path, context.device, context.tools.kernel_id)
     if len(last) < 2 or sharing is None:
         return None
-    model = model_fitter(context.profile, context.tools.kernel_id, context.tools.records)(context.records())
+    model = fit_once(context.records(), context.profile, context.tools.kernel_id, context.tools.records)
     problem = pose_problem(prepared, model, sharing, context.device, runs)
     taken = last[0]  # as validate stores them
     plan = plan_of(taken, problem)

@@ -24,22 +24,22 @@ def run_rows(events: Sequence[Event], plan: Plan, graph: OpGraph) -> list[int | 
     then as many kernels belong to each.
     """
     rows: list[int | None] = [None] * len(events)
+    kernels: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for index, event in enumerate(events):
+        if event.kind == "kernel":
+            kernels[event.region, _short(event.name)].append(index)
+    if not kernels:
+        return rows
     places = {operator.id: row for row, operator in enumerate(graph.operators)}
     found = schedule(graph, {line.operator: line.placement for line in plan.operators})
     for number, region in enumerate(found.regions):
-        name = f"codl_{region.processor}_{number}"
-        kernels: dict[str, list[int]] = defaultdict(list)
-        for index, event in enumerate(events):
-            if event.region == name and event.kind == "kernel":
-                kernels[_short(event.name)].append(index)
         wanted: dict[str, list[int]] = defaultdict(list)
         for task in region.tasks:
             row = places[found.tasks[task].operator]
             wanted[_called(graph.operators[row])].append(row)
         for called, own in wanted.items():
-            for row, indices in zip(
-                own, _shared([(i, events[i].name) for i in kernels[called]], len(own)), strict=False
-            ):
+            ran = kernels[f"codl_{region.processor}_{number}", called]
+            for row, indices in zip(own, _shared([(i, events[i].name) for i in ran], len(own)), strict=False):
                 for index in indices:
                     rows[index] = row
     return rows
