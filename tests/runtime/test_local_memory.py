@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
-from tvm import autotvm, relay
+from tvm import autotvm, relay, tir
 
 from tests.runtime.schedule_cases import conv, module, ours, stock, weights
 from tvm_codl.cost.device import DeviceFacts
@@ -66,6 +66,19 @@ def test_every_tile_of_the_space_lowers(name: str) -> None:
         with task.target, tvm.transform.PassContext(opt_level=3, config={"tir.disable_cse_tir": True}):
             schedule, arguments = task.instantiate(task.config_space.get(index))
             assert tvm.lower(schedule, arguments)
+
+
+@pytest.mark.parametrize("name", ["3x3 in parts", "dense"])
+def test_parts_are_added_in_registers(name: str) -> None:
+    """Nothing is fused behind the kernel: the sum once went through its result, each part after the one before."""
+    task = _task(name)
+    with task.target:
+        lowered = tvm.lower(*task.instantiate(task.config_space.get(0)))
+    loaded: set[str] = set()
+    tir.stmt_functor.post_order_visit(
+        lowered["main"].body, lambda node: loaded.add(node.buffer.name) if isinstance(node, tir.BufferLoad) else None
+    )
+    assert "acc" in loaded and "result" not in loaded
 
 
 def _input(answers: HostAnswers, shape: tuple[int, ...]) -> np.ndarray:

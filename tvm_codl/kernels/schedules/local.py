@@ -157,6 +157,9 @@ def _reads_vectors(stage: te.Tensor) -> bool:
 
 def _add_parts(s: te.Schedule, out: te.Tensor, result: te.Tensor) -> None:
     """The kernel that adds parts up and does what is fused behind."""
+    # The sum stays in registers, also where it is the result: in memory, each part would wait for the one before.
+    if result.op.same_as(out.op):
+        result = s.cache_write(out, "local")
     vector = LANES if int(out.shape[-1]) % LANES == 0 else 1
     *outer, c = s[out].op.axis
     c, lane = s[out].split(c, vector)
@@ -165,7 +168,6 @@ def _add_parts(s: te.Schedule, out: te.Tensor, result: te.Tensor) -> None:
     s[out].bind(grid, te.thread_axis("blockIdx.x"))
     s[out].bind(thread, te.thread_axis("threadIdx.x"))
     s[out].vectorize(lane)
-    if not result.op.same_as(out.op):
-        s[result].set_scope("local")
-        s[result].compute_at(s[out], thread)
-        s[result].vectorize(s[result].op.axis[-1])
+    s[result].set_scope("local")
+    s[result].compute_at(s[out], thread)
+    s[result].vectorize(s[result].op.axis[-1])
