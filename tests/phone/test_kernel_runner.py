@@ -131,8 +131,9 @@ def test_runs_are_timed_back_to_back(phone: Any) -> None:
     phone.remote.upload(built.filename, "timed.so")
     module = phone.remote.load_module("timed.so")
     arrays = [tvm.nd.empty(shape, dtype, phone.gpu) for shape, dtype in built.arg_info]
-    times = time_kernel(phone, module, built.function, phone.gpu, 10, 3, arrays)
-    assert len(times) == 3 and min(times) > 0
+    for least_ms in (0, 1):
+        times = time_kernel(phone, module, built.function, phone.gpu, 10, 3, arrays, least_ms)
+        assert len(times) == 3 and min(times) > 0
 
 
 def test_autotvms_own_builder_and_runner_work_on_the_phone() -> None:

@@ -141,11 +141,13 @@ def check_answers(phone: Any, module: Any, built: Built, answers: HostAnswers) -
 
 
 def time_kernel(
-    phone: Any, module: Any, function: str, device: Any, runs: int, repeats: int, arguments: Sequence[Any]
-) -> list[float]:
-    """Seconds of one run, by repeat; a repeat's ``runs`` are enqueued one behind the other and waited for once."""
+    phone: Any, module: Any, function: str, device: Any, runs: int, repeats: int, arguments: Sequence[Any],
+    min_ms: float = 0.0,
+) -> list[float]:  # fmt: skip
+    """Seconds of one run, by repeat.  A repeat's runs are enqueued one behind the other and waited for once: at least
+    ``runs``, and so many that they take ``min_ms``."""
     timer = phone.remote.get_function("codl.time_kernel")
-    return list(json.loads(timer(module, function, *plain_device(device), runs, repeats, *arguments)))
+    return list(json.loads(timer(module, function, *plain_device(device), runs, repeats, min_ms, *arguments)))
 
 
 def plain_device(device: Any) -> tuple[int, int]:

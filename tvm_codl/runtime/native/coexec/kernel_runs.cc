@@ -5,7 +5,9 @@
 #include <tvm/runtime/packed_func.h>
 #include <tvm/runtime/registry.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <limits>
 #include <sstream>
 #include <stdexcept>
@@ -17,6 +19,8 @@ namespace tvm_codl {
 namespace {
 
 using namespace tvm::runtime;
+
+constexpr double kLeastRunS = 1e-7;  // no kernel takes less
 
 // A function of a library and the device that it runs on.
 class Kernel {
@@ -63,24 +67,36 @@ void Write(DLTensor* array, std::vector<char>& bytes) {
 
 }  // namespace
 
-// (module, function, device's type and number, runs, repeats, arguments...) -> JSON: the seconds of one run in each
-// repeat.  A repeat's runs are enqueued one behind the other and waited for once.
+// (module, function, device's type and number, runs, repeats, min_ms, arguments...) -> JSON: the seconds of one run in
+// each repeat.  A repeat's runs are enqueued one behind the other and waited for once: at least `runs`, and so many
+// that they take `min_ms`.
 TVM_REGISTER_GLOBAL("codl.time_kernel").set_body([](TVMArgs args, TVMRetValue* rv) {
   using Clock = std::chrono::steady_clock;
+  constexpr double kGrowth = 1.6;  // at least, from one try to the next: a first, lone run says little
   const Kernel kernel(args);
-  const int runs = args[Kernel::kArguments], repeats = args[Kernel::kArguments + 1];
+  int64_t runs = args[Kernel::kArguments];
+  const int repeats = args[Kernel::kArguments + 1];
+  const double least_s = args[Kernel::kArguments + 2].operator double() / 1e3;
   if (runs < 1) throw std::runtime_error("a kernel is timed over at least one run");
-  const TVMArgs arguments = Behind(args, Kernel::kArguments + 2);
+  const TVMArgs arguments = Behind(args, Kernel::kArguments + 3);
+  const auto take_s = [&] {
+    kernel.Wait();
+    const Clock::time_point start = Clock::now();
+    for (int64_t run = 0; run < runs; ++run) kernel.Run(arguments);
+    kernel.Wait();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
   kernel.Run(arguments);
   std::ostringstream json;
   json.precision(std::numeric_limits<double>::max_digits10);
   json << "[";
   for (int i = 0; i < repeats; ++i) {
-    kernel.Wait();
-    const Clock::time_point start = Clock::now();
-    for (int run = 0; run < runs; ++run) kernel.Run(arguments);
-    kernel.Wait();
-    json << (i > 0 ? "," : "") << std::chrono::duration<double>(Clock::now() - start).count() / runs;
+    double taken = take_s();
+    for (; taken < least_s; taken = take_s()) {
+      const double enough = least_s / std::max(taken / runs, kLeastRunS);
+      runs = static_cast<int64_t>(std::max(enough, kGrowth * runs)) + 1;
+    }
+    json << (i > 0 ? "," : "") << taken / runs;
   }
   json << "]";
   *rv = json.str();
