@@ -50,6 +50,7 @@ def test_every_region_is_timed_beside_one_of_the_other_processor(loaded: tuple, 
         for beside in (None, other):
             times = module.time_region_busy(region, beside, 3, 0.2)
             assert len(times) == 3 and all(0 < ms < 1e4 for ms in times)
+        assert all(ms > 0 for ms in module.time_region(region, 2, 0.0, 1 << 20))
     # Measuring leaves the network as it was.
     np.testing.assert_allclose(module.run()[0], wanted, rtol=1e-4, atol=1e-5)
 

@@ -169,8 +169,8 @@ class CoModule:
 
         Each is the mean over at least ``min_ms`` of runs with warm caches.  With ``min_ms`` 0 it is one run with the
         caches as inside a network of ``network_bytes`` (:func:`tvm_codl.graph.footprint.touched_bytes`): inputs just
-        written, the network's other data touched since the last run; on a GPU with memory of its own, one run of many that
-        follow one another.
+        written, the network's other data touched since the last run; on a GPU with memory of its own, one of many such runs
+        that follow one another, and no less than without that other data.
         """
         return list(json.loads(self._executor["time_region"](region, repeat, min_ms, network_bytes)))
 

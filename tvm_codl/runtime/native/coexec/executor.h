@@ -36,7 +36,8 @@ class Executor {
   // `repeat` samples of one region alone on its processor, in milliseconds, without waits.  Each sample is the mean
   // over at least `min_ms` of runs with warm caches.  With min_ms = 0 it is one run under a network's conditions: the
   // inputs were just written, and since the last run `network_bytes` of other data have passed through the caches (at
-  // most 64 MB, more than any phone's cache).
+  // most 64 MB, more than any phone's cache).  On a GPU with memory of its own it is one of many such runs, and no less
+  // than one of many with warm caches.
   std::vector<double> TimeRegion(int region, int repeat, double min_ms, int64_t network_bytes);
   // As above with warm caches, while the other processor repeats `other`, or does nothing (kNobody).  GPU times come
   // from the GPU's own clock: compare them with each other, not with TimeRegion's.
@@ -83,7 +84,8 @@ class Executor {
   std::vector<double> Sample(int repeat, const Take& take_ns);
   double TimeGpuBusy(int region, int other, int number);
   double TimeCpuBusy(int region, int other, int number, int64_t run_ns);
-  void CoolCaches(int region, int64_t network_bytes);
+  std::vector<View> InputsOf(int region) const;
+  void CoolCaches(const std::vector<View>& inputs, int64_t network_bytes);
 
   std::shared_ptr<const Program> program_;
   std::vector<tvm::runtime::Module> libraries_;

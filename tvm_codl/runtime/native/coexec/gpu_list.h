@@ -40,7 +40,11 @@ class GpuList {
 
   // One region alone, `number` times over; returns its time in ns.
   int64_t TimeRegion(int region, int number, int spin_us);
-  // The same, once, from the device's own clock: from its first command's start to its last one's end.
+  // `number` times: other bytes, as many as the network has (128 MB at most), go through the GPU's caches, `inputs` are
+  // read, and, where `run` says so, the region runs.  Only where memories are two.  Returns ns of all.
+  int64_t TimeCold(int region, int number, const std::vector<View>& inputs, int64_t network_bytes, bool run,
+                   int spin_us);
+  // TimeRegion's, once, from the device's own clock: from its first command's start to its last one's end.
   int64_t TimeRegionOnDevice(int region, int spin_us);
 
   // A region again and again, for as long as something else is watched or as it is watched itself: `runs` (>= 2) of it
@@ -132,6 +136,8 @@ class GpuList {
   // Whether a command that was enqueued is behind a wait for what the CPU has not signalled yet.
   bool Held(size_t command) const;
   void WaitFor(cl_event event, int spin_us) const;
+  // Waits for everything that was enqueued since `start`, in ns; returns how long that took.
+  int64_t FinishSince(int64_t start, int spin_us);
   void CalibrateClock();
   // The launches and copies of a region, in order.
   const std::vector<size_t>& CommandsOf(int region) const { return commands_of_[static_cast<size_t>(region)]; }
@@ -149,6 +155,7 @@ class GpuList {
   std::vector<Loan> loans_;            // until the slots have their memory
   std::vector<char> is_weight_;        // by buffer
   std::vector<Mem> images_;            // weights once more, in the form in which kernels read them
+  Mem cold_;                           // for TimeCold
   std::vector<Launch> fills_;          // what fills images, until it has run
   std::vector<Command> commands_;
   std::vector<size_t> lane_ends_;                 // the last command of each lane

@@ -7,6 +7,9 @@ namespace tvm_codl {
 
 namespace {
 
+// Half of what goes through a GPU's caches between two runs, at most: more than they hold.
+constexpr size_t kColdHalf = size_t{64} << 20;
+
 int64_t DeviceClock(const Event& event, cl_profiling_info what) {
   cl_ulong at = 0;
   Check(clGetEventProfilingInfo(event.get(), what, sizeof(at), &at, nullptr), "clGetEventProfilingInfo");
@@ -21,6 +24,10 @@ int64_t GpuList::TimeRegion(int region, int number, int spin_us) {
   for (int i = 0; i < number; ++i) {
     for (size_t command : CommandsOf(region)) Enqueue(commands_[command], nullptr);
   }
+  return FinishSince(start, spin_us);
+}
+
+int64_t GpuList::FinishSince(int64_t start, int spin_us) {
   cl_event done = nullptr;
   Enqueue({Command::Type::kSignal, 0, 0}, &done);
   Event last(done);
@@ -29,6 +36,27 @@ int64_t GpuList::TimeRegion(int region, int number, int spin_us) {
   const int64_t taken = HostNow() - start;
   memory_->EndRun(queue());
   return taken;
+}
+
+int64_t GpuList::TimeCold(int region, int number, const std::vector<View>& inputs, int64_t network_bytes, bool run,
+                          int spin_us) {
+  if (!cold_) cold_ = memory_->NewDeviceBuffer(2 * kColdHalf);
+  const size_t half = static_cast<size_t>(std::clamp<int64_t>(network_bytes / 2, 1, kColdHalf));
+  const auto copy = [&](cl_mem from, size_t at, size_t to, size_t bytes) {
+    Check(clEnqueueCopyBuffer(queue(), from, cold_.get(), at, to, bytes, 0, nullptr, nullptr), "clEnqueueCopyBuffer");
+  };
+  Begin(false);
+  const int64_t start = HostNow();
+  for (int i = 0; i < number; ++i) {
+    copy(cold_.get(), 0, kColdHalf, half);
+    for (const View& view : inputs) {
+      copy(memory_->Parent(view), static_cast<size_t>(memory_->Offset(view)), 0,
+           std::min(static_cast<size_t>(view.bytes), kColdHalf));
+    }
+    if (!run) continue;
+    for (size_t command : CommandsOf(region)) Enqueue(commands_[command], nullptr);
+  }
+  return FinishSince(start, spin_us);
 }
 
 int64_t GpuList::TimeRegionOnDevice(int region, int spin_us) {
