@@ -90,6 +90,7 @@ def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target
         layout = ready(build_dataflow(relayouts(LARGE), cpu, gpu, keep_weights=False))
         relayout = max(median(layout.time_region(i, 9)) for i in range(2)) / _megabytes(LARGE)
         feed = median(_each(run, "feed", 2 * ROUNDS) for run in queued)
+        begin = median(start(run) for run in queued)
         launch, to_cpu, to_gpu, move_feed = median(pauses(run, "gpu", "gpu") for run in queued), 0.0, 0.0, 0.0
         if passing.copied_bytes:
             # Moves lie in the pauses, and the waits are what is left of them in a chain of small tensors.
@@ -102,9 +103,13 @@ def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target
             )
             move_feed = median(_move_feed(run, feed) for run in small)
             launch = 0.0  # an operator is timed in a row of its runs there (coexec/region_time.cc): that has the pauses
-            # Where kernels are profiled, as in a timeline, it takes three times as long to enqueue one.
+            # Where kernels are profiled, as in a timeline, it takes three times as long to enqueue one, and to begin: what
+            # half of the kernels would take tells both.
             twice, _ = runs(chain(NEAR, ("gpu",) * 4 * ROUNDS))
-            feed = min(feed, max(_fastest(twice) - _fastest(lone), 0.0) / (2 * ROUNDS))
+            once_ms, twice_ms = _fastest(lone), _fastest(twice)
+            feed = min(feed, max(twice_ms - once_ms, 0.0) / (2 * ROUNDS))
+            ends_ms = wait_cpu + (to_cpu + to_gpu) * _megabytes(NEAR)
+            begin = min(begin, max(2 * once_ms - twice_ms - ends_ms, 0.0))
         return TransferCost(
             wait_cpu_ms=wait_cpu,
             wait_gpu_ms=wait_gpu,
@@ -114,7 +119,7 @@ def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target
             signal_ms=median(_each(run, "signal") for run in crossed),
             feed_ms=feed,
             launch_ms=launch,
-            start_ms=median(start(run) for run in queued),
+            start_ms=begin,
             to_cpu_ms_per_mb=to_cpu,
             to_gpu_ms_per_mb=to_gpu,
             move_feed_ms=move_feed,
