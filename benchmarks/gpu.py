@@ -7,7 +7,8 @@ after round each of them has its turn.  A stock template takes a minute or two t
 ``--rounds 0`` several runs tune a ``--share`` each, side by side, and another one compares.  ``kernels_ms`` is by the GPU's
 own clock, without what is between two kernels.
 
-``--kernel-in-library`` compares the convolutions of each network alone with the same in the network's library.
+``--kernel-in-library`` compares the convolutions of each network alone, in the tuner and in a library, and a run with the
+sum of its operators.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import tvm
 from gpu_convolutions import Wanted, find
 from gpu_cudnn import CudnnConvolution, torch_with_cuda
 from gpu_kernels import OnPhone, builder_for, our_inputs
-from gpu_library import compare_network
+from gpu_library import TIMES, compare_network
 from gpu_rows import Row, summary
 from gpu_stock import Stock
 from tvm.autotvm.measure import MeasureInput
@@ -70,7 +71,7 @@ class Listed(msgspec.Struct, frozen=True):
 @click.option("--limit-s", type=float, default=0.0, help="Seconds for all; what is not done then is left out.")
 @click.option("--seed", default=0, help="Of the stock template's trials.")
 @click.option("--convolutions", type=FILE, help="The list of convolutions: read if the file exists, else written.")
-@click.option("--kernel-in-library", is_flag=True, help="Each convolution alone and in its network's library.")
+@click.option("--kernel-in-library", is_flag=True, help="Each convolution alone, in the tuner and in a library.")
 @json_option
 def main(
     models: tuple[str, ...],
@@ -242,11 +243,13 @@ def _print(rows: Sequence[Row], report: Mapping[str, Any]) -> None:
 def _print_libraries(networks: Sequence[Mapping[str, Any]]) -> None:
     for network in networks:
         rows = network["rows"]
-        within = f"{network['within_15_percent']} of {len(rows)} within 15 %"
-        click.echo(f"{network['model']}: in the library over alone {network['ratio']:.3f} (geometric mean), {within}")
+        click.echo(
+            f"{network['model']}: alone, in the tuner and in a library within 15 %: {network['within_15_percent']} of {len(rows)}"
+            f" (widest {network['widest']:.2f}); a run {network['run_ms']:.3f} ms, its operators {network['sum_ms']:.3f} ms;"
+            f" by the GPU's clock, in a run over alone {network['clock_ratio']:.2f}"
+        )
         for row in rows:
-            times = " ".join(f"{row[each]:9.4f}" for each in ("again_ms", "alone_ms", "library_ms"))
-            click.echo(f"    {row['name']:32} {times} ms {row['ratio']:6.2f}")
+            click.echo(f"    {row['name']:32} " + " ".join(f"{row[each]:9.4f}" for each in TIMES) + " ms")
 
 
 if __name__ == "__main__":

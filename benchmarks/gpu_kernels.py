@@ -48,13 +48,10 @@ class OnPhone:
         """ms of one run, of many that are enqueued one behind the other and waited for once."""
         return self._seconds(self.runs, 1)[0] * 1e3
 
-    def kernels_ms(self, behind_bytes: int = 0) -> float:
-        """ms that the kernels of one run take by the GPU's own clock, without what is between them: run after run, or where
-        so many bytes went through the GPU's cache since the last one."""
-        number, repeat = (1, 20) if behind_bytes else (min(self.runs, 20), 3)
-        evaluate = self._module.time_evaluator(
-            self._function, self._phone.gpu, number=number, repeat=repeat, cache_flush_bytes=behind_bytes
-        )
+    def kernels_ms(self) -> float:
+        """ms that the kernels of one run take by the GPU's own clock, run after run, without what is between them."""
+        number = min(self.runs, 20)
+        evaluate = self._module.time_evaluator(self._function, self._phone.gpu, number=number, repeat=3)
         return float(np.median(evaluate(*self._arguments).results)) * 1e3
 
     def _seconds(self, runs: int, repeats: int) -> list[float]:

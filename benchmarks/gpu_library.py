@@ -1,95 +1,142 @@
-"""A network's convolutions alone and in the network's library, both by the GPU's own clock.
+"""A network's convolutions alone, in the tuner and in a library, and the whole library beside the sum of its operators.
 
-Alone in two ways: run after run, as the tuner times them, with weights that the GPU's cache may hold; and as in a run of the
-library, where all other weights go through the cache between two runs.
+These times are of runs back to back, waited for once, as a network's run is: events make a GPU take some microseconds
+longer for each kernel.  Beside them the time that plans are made from, for which other bytes go through the GPU's caches
+between two runs, and, by the GPU's clock, a kernel's time alone and inside a run of the whole network.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from gpu_convolutions import convolution_of, wanted_of
+from gpu_convolutions import Wanted, convolution_of, wanted_of
 from gpu_kernels import OnPhone, builder_for, our_inputs
+from tvm import autotvm
 
 from tvm_codl.api import Session
+from tvm_codl.errors import UserError
 from tvm_codl.frontend.load import load_model
+from tvm_codl.graph.footprint import touched_bytes
 from tvm_codl.graph.opgraph import Operator, OpGraph
+from tvm_codl.kernels.tuner.runner import BatchRunner
+from tvm_codl.measure.measurer import Measurer
+from tvm_codl.measure.probe import whole_probes
+from tvm_codl.measure.tuning import MIN_REPEAT_MS
+from tvm_codl.measure.worker import open_remote
 from tvm_codl.plan.plan import uniform_plan
 from tvm_codl.records.workload import Workload
 from tvm_codl.relay.pipeline import prepare
-from tvm_codl.report.timeline import Event, read_events
+from tvm_codl.relay.prepared import Prepared
+from tvm_codl.report.timeline import read_events
+from tvm_codl.runtime.comodule import CoModule
 
-#: Runs of the library whose kernels' times are averaged.
-RUNS = 9
+#: Each is timed in turn so often; the medians count.
+ROUNDS = 7
+#: Runs of the library before one whose kernels are timed: a GPU that idled has a lower clock.
+BUSY_RUNS = 20
+WARM_MS = 1.0
+BACK_TO_BACK = ("alone_ms", "tuner_ms", "library_ms")
+TIMES = (*BACK_TO_BACK, "cold_ms", "alone_clock_ms", "run_clock_ms")
 #: A library's function, named by the operators that are fused in it.
 _CONVOLUTION = re.compile(r"tvmgen_\w+_fused_\w*(conv2d|dense)")
 
 
 def compare_network(model: str, session: Session) -> dict[str, Any]:
-    """Each convolution of a network of the zoo: ms alone, again and again (``again_ms``) and behind as many bytes as the
-    network has weights (``alone_ms``), and of one call in the library of the whole network on the GPU.
+    """Each distinct convolution of a network of the zoo by :data:`TIMES`: its kernel alone, by the tuner's runner, in a
+    library with warm and with cold caches, and by the GPU's clock alone and in a run of the network.  ``run_ms`` is a run of
+    the network on the GPU, ``sum_ms`` the sum of its operators with cold caches.
 
-    Equal operators are one function in a library, and functions have the operators' order.
+    Raises :class:`UserError` for an operator that does not build by itself.
     """
     prepared = prepare(load_model(f"zoo:{model}"))
-    module = session.open(session.library(prepared, uniform_plan(prepared.graph, "gpu", prepared.name)))
-    module.run(prepared.model.sample_inputs())
-    runs = [_took(read_events(module.timeline())) for _ in range(RUNS)]
-    inside = {name: float(np.median([run[name] for run in runs])) for name in runs[0]}
-    firsts = list(_first_of_each(prepared.graph).values())
-    calls = Counter(Workload.of(operator, prepared.graph).key for operator in prepared.graph.operators)
-    by_convolution = {each.convolution: each for each in wanted_of(model, prepared.graph, session.tools.gpu)}
-    builder = builder_for(session)
-    rows = []
+    graph = prepared.graph
+    calls = Counter(Workload.of(operator, graph).key for operator in graph.operators)
+    network = session.open(session.library(prepared, uniform_plan(graph, "gpu", prepared.name)))
+    network.run(prepared.model.sample_inputs())
+    operators = _operators(prepared, session)
+    convolutions = _convolutions(model, graph, session)
+    functions = dict(zip(convolutions, _inside(network), strict=True))
+    estimates, tuned = our_inputs([each for _, each in convolutions.values()], session)
+    inputs = [known or estimate for known, estimate in zip(tuned, estimates, strict=True)]
+    builder, runner = builder_for(session), BatchRunner(session.phone, 1, 3, MIN_REPEAT_MS)
+    option = autotvm.measure_option(builder=builder, runner=runner)
+    sums, runs = [], []
+    times: dict[str, list[tuple[float, ...]]] = {key: [] for key in convolutions}
     try:
-        wanted = [
-            by_convolution[c] for operator in firsts if (c := convolution_of(operator, prepared.graph)) is not None
-        ]
-        estimates, tuned = our_inputs(wanted, session)
-        built = builder.build([known or estimate for known, estimate in zip(tuned, estimates, strict=True)])
+        built = builder.build(inputs)
         kernels = [OnPhone(session, library) for library in built]
-        alone = [(kernel.kernels_ms(), kernel.kernels_ms(module.memory_bytes.weights)) for kernel in kernels]
-        for operator, each, (again_ms, alone_ms), function in zip(firsts, wanted, alone, inside, strict=True):
-            library_ms = inside[function] / calls[Workload.of(operator, prepared.graph).key]
-            rows.append(
-                {
-                    "name": each.convolution.name,
-                    "operator": operator.name,
-                    "again_ms": again_ms,
-                    "alone_ms": alone_ms,
-                    "library_ms": library_ms,
-                    "ratio": library_ms / alone_ms,
-                }
-            )
+        for _ in range(ROUNDS):
+            runs += network.benchmark(BUSY_RUNS)
+            inside = _inside(network)
+            cold = {
+                key: float(np.median(module.time_region(region, 3, 0.0, touched_bytes(graph))))
+                for key, (module, region) in operators.items()
+            }
+            sums.append(sum(calls[key] * ms for key, ms in cold.items()))
+            for key, kernel, candidate, library in zip(convolutions, kernels, inputs, built, strict=True):
+                autotvm.measure.create_measure_batch(candidate.task, option)  # names the task to the runner
+                (result,) = runner.run([candidate], [library])
+                module, region = operators[key]
+                warm_ms = float(np.median(module.time_region(region, 3, WARM_MS)))
+                tuner_ms, inside_ms = 1e3 * float(np.mean(result.costs)), inside[functions[key]] / calls[key]
+                new = (kernel.sample(), tuner_ms, warm_ms, cold[key], kernel.kernels_ms(), inside_ms)
+                times[key].append(new)
     finally:
         builder.close()
-    ratio = float(np.exp(np.mean([np.log(row["ratio"]) for row in rows])))
+    rows = [
+        {"name": each.convolution.name, "operator": operator.name}
+        | dict(zip(TIMES, np.median(times[key], axis=0).tolist(), strict=True))
+        for key, (operator, each) in convolutions.items()
+    ]
+    whole = {"run_ms": float(np.median(runs)), "sum_ms": float(np.median(sums))}
+    return {"model": model, "rows": rows, **whole, **_summary(rows)}
+
+
+def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """In how many rows the times back to back are within 15 % of each other, the widest of them, and by the GPU's clock the
+    geometric mean of the time in a run over that alone."""
+    apart = [max(row[name] for name in BACK_TO_BACK) / min(row[name] for name in BACK_TO_BACK) for row in rows]
+    clock = [row["run_clock_ms"] / row["alone_clock_ms"] for row in rows]
     return {
-        "model": model,
-        "rows": rows,
-        "ratio": ratio,
-        "within_15_percent": sum(1 / 1.15 <= row["ratio"] <= 1.15 for row in rows),
-        "total_ms": sum(row["library_ms"] for row in rows),
+        "within_15_percent": sum(each <= 1.15 for each in apart),
+        "widest": max(apart),
+        "clock_ratio": float(np.exp(np.mean(np.log(clock)))),
     }
 
 
-def _first_of_each(graph: OpGraph) -> dict[str, Operator]:
-    """The first operator of each kind of convolution with what is fused behind it, by its workload."""
-    first: dict[str, Operator] = {}
+def _operators(prepared: Prepared, session: Session) -> dict[str, tuple[CoModule, int]]:
+    """By workload, each operator whole on the GPU as a region of a library."""
+    wholes = [probe for probe in whole_probes(prepared.graph) if probe.processor == "gpu"]
+    found = {}
+    for probes, outcome in Measurer.of(prepared, session).libraries(wholes):
+        if outcome.path is None:
+            raise UserError("an operator does not build by itself", outcome.error, "tvm-codl doctor")
+        module = open_remote(session.phone, outcome.path)
+        found.update({probe.key: (module, region) for region, probe in enumerate(probes)})
+    return found
+
+
+def _convolutions(model: str, graph: OpGraph, session: Session) -> dict[str, tuple[Operator, Wanted]]:
+    """By workload the first operator of each kind of convolution, with its kernel, in the operators' order."""
+    kernels = {each.convolution: each for each in wanted_of(model, graph, session.tools.gpu)}
+    found: dict[str, tuple[Operator, Wanted]] = {}
     for operator in graph.operators:
-        if convolution_of(operator, graph) is not None:
-            first.setdefault(Workload.of(operator, graph).key, operator)
-    return first
+        if (convolution := convolution_of(operator, graph)) is not None:
+            found.setdefault(Workload.of(operator, graph).key, (operator, kernels[convolution]))
+    return found
 
 
-def _took(events: Sequence[Event]) -> dict[str, float]:
-    """ms of all calls of each of the library's functions with a convolution or product, by its name, in their order."""
+def _inside(network: CoModule) -> dict[str, float]:
+    """ms of all calls in a run of each of the library's functions with a convolution or product, by its name.
+
+    Equal operators are one function, and functions have the operators' order.
+    """
     took: dict[str, float] = defaultdict(float)
-    for event in sorted(events, key=lambda event: event.start_us):
+    for event in read_events(network.timeline()):
         if event.kind == "kernel" and _CONVOLUTION.match(event.name):
             took[event.name] += (event.end_us - event.start_us) / 1e3
     return took
