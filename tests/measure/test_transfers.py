@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_codl.measure.transfers import pauses, ping_pong, readers, start
+from tvm_codl.measure.transfers import kernel_and_rest, pauses, ping_pong, readers, start
 
 
 def span(processor: str, begin: float, end: float, kind: str = "kernel", name: str = "k") -> dict[str, object]:
@@ -31,6 +31,11 @@ def test_a_pause_is_from_the_others_end_to_the_next_start() -> None:
 
 def test_a_start_is_from_the_first_event_to_the_gpus_first_kernel() -> None:
     assert start(RUN) == pytest.approx(0.010)
+
+
+def test_a_run_is_its_kernels_and_the_rest() -> None:
+    assert kernel_and_rest(0.15, 0.25, 10) == pytest.approx((0.01, 0.05))
+    assert kernel_and_rest(0.2, 0.1, 10) == (0.0, pytest.approx(0.3))  # disturbed
 
 
 def test_the_programs_pass_every_tensor_to_the_other_processor() -> None:

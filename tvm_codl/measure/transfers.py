@@ -106,10 +106,9 @@ def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target
             # Where kernels are profiled, as in a timeline, it takes three times as long to enqueue one, and to begin: what
             # half of the kernels would take tells both.
             twice, _ = runs(chain(NEAR, ("gpu",) * 4 * ROUNDS))
-            once_ms, twice_ms = _fastest(lone), _fastest(twice)
-            feed = min(feed, max(twice_ms - once_ms, 0.0) / (2 * ROUNDS))
-            ends_ms = wait_cpu + (to_cpu + to_gpu) * _megabytes(NEAR)
-            begin = min(begin, max(2 * once_ms - twice_ms - ends_ms, 0.0))
+            each, rest = kernel_and_rest(_fastest(lone), _fastest(twice), 2 * ROUNDS)
+            ends = wait_cpu + (to_cpu + to_gpu) * _megabytes(NEAR)
+            feed, begin = min(feed, each), min(begin, max(rest - ends, 0.0))
         return TransferCost(
             wait_cpu_ms=wait_cpu,
             wait_gpu_ms=wait_gpu,
@@ -147,6 +146,11 @@ def start(run: Iterable[Span]) -> float:
     spans = list(run)
     first = min((s["start_us"] for s in spans if s["processor"] == "gpu"), default=0.0)
     return (first - min(s["start_us"] for s in spans)) / 1e3
+
+
+def kernel_and_rest(once_ms: float, twice_ms: float, kernels: int) -> tuple[float, float]:
+    """Milliseconds of one kernel, and of what a run takes beside its kernels, by a run of so many and one of twice as many."""
+    return max(twice_ms - once_ms, 0.0) / kernels, max(2 * once_ms - twice_ms, 0.0)
 
 
 def _each(run: Iterable[Span], name: str, count: int = 0) -> float:
