@@ -24,7 +24,7 @@ from tvm_codl.cli.options import json_option
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.zoo import ENTRIES
-from tvm_codl.measure.interleave import CALM_S
+from tvm_codl.measure.interleave import calm_down
 
 VARIANTS = ("cpu only", "gpu only", "plan")
 OURS = "ours"
@@ -65,7 +65,7 @@ def compare(name: str, sides: dict[str, Side], budget_s: float, rounds: int) -> 
     for side, process in sides.items():
         predicted[side] = process.ask("prepare", name, budget_s)["predicted_ms"]
         talk(f"{name} {side}: predicted {predicted[side]:.3f} ms")
-    subprocess.run(["sleep", str(CALM_S)], check=True)
+    calm_down()
     samples: dict[tuple[str, str], list[float]] = {(side, each): [] for side in sides for each in VARIANTS}
 
     def go_round() -> float:
@@ -84,8 +84,6 @@ def compare(name: str, sides: dict[str, Side], budget_s: float, rounds: int) -> 
     best = {side: min(VARIANTS, key=lambda each: ms[side][each]) for side in sides}
     ratios = {each: _ratio(samples["now", each], samples["before", each]) for each in VARIANTS}
     ratios[OURS] = _ratio(samples["now", best["now"]], samples["before", best["before"]])
-    said = ", ".join(f"{each} {middle:.3f} ({low:.3f} to {high:.3f})" for each, (middle, low, high) in ratios.items())
-    talk(f"{name}: now over before: {said}")
     return {
         "model": name,
         "ms": ms,
@@ -120,12 +118,15 @@ def main(folder: Path, models: tuple[str, ...], budget_s: float, rounds: int, as
             stack.callback(side.close)
         for name in names:
             rows.append(compare(name, sides, budget_s, rounds))
+            said = (
+                f"{each} {m:.3f} ({low:.3f} to {high:.3f})"
+                for each, (m, low, high) in rows[-1]["now_over_before"].items()
+            )
+            click.echo(f"{name}: now over before: {', '.join(said)}", err=as_json)
     least = [row["now_over_before"][OURS][0] for row in rows]
     summary = {"geometric_mean": float(np.exp(np.mean(np.log(least)))), "slowest": max(least)}
     if as_json:
         return print_json({"before": str(folder), "rows": rows, "summary": summary})
-    for row in rows:
-        click.echo(f"{row['model']:24} " + "  ".join(f"{k} {v[0]:.3f}" for k, v in row["now_over_before"].items()))
     click.echo(f"geometric mean {summary['geometric_mean']:.3f}, slowest {summary['slowest']:.3f}")
     return None
 

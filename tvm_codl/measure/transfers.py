@@ -103,8 +103,8 @@ def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target
             )
             move_feed = median(_move_feed(run, feed) for run in small)
             launch = 0.0  # an operator is timed in a row of its runs there (coexec/region_time.cc): that has the pauses
-            # Where kernels are profiled, as in a timeline, it takes three times as long to enqueue one, and to begin: what
-            # half of the kernels would take tells both.
+            # Where kernels are profiled, as in a timeline, it takes three times as long to enqueue one, and longer to
+            # begin: two runs without a timeline tell both.
             twice, _ = runs(chain(NEAR, ("gpu",) * 4 * ROUNDS))
             each, rest = kernel_and_rest(_fastest(lone), _fastest(twice), 2 * ROUNDS)
             ends = wait_cpu + (to_cpu + to_gpu) * _megabytes(NEAR)
