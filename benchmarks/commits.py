@@ -108,7 +108,7 @@ def _ratio(now: Sequence[float], before: Sequence[float]) -> tuple[float, float,
 @click.option("--rounds", type=click.IntRange(1), default=20, show_default=True)
 @json_option
 def main(folder: Path, models: tuple[str, ...], budget_s: float, rounds: int, as_json: bool) -> None:
-    """Prints one line for each of MODELS (default: the zoo's ONNX networks)."""
+    """Prints one line for each of MODELS (default: the whole zoo)."""
     names = models or tuple(f"zoo:{entry.name}" for entry in ENTRIES if entry.name != "small")
     rows = []
     with contextlib.ExitStack() as stack:
