@@ -155,8 +155,9 @@ class GpuList {
   std::vector<Loan> loans_;            // until the slots have their memory
   std::vector<char> is_weight_;        // by buffer
   std::vector<Mem> images_;            // weights once more, in the form in which kernels read them
-  Mem cold_;                           // for TimeCold
-  std::vector<Launch> fills_;          // what fills images, until it has run
+  Mem cold_;                           // for TimeCold, twice as large as cold_half_
+  size_t cold_half_ = 0;
+  std::vector<Launch> fills_;  // what fills images, until it has run
   std::vector<Command> commands_;
   std::vector<size_t> lane_ends_;                 // the last command of each lane
   std::vector<size_t> command_end_;               // by step: one past its last command

@@ -40,18 +40,23 @@ int64_t GpuList::FinishSince(int64_t start, int spin_us) {
 
 int64_t GpuList::TimeCold(int region, int number, const std::vector<View>& inputs, int64_t network_bytes, bool run,
                           int spin_us) {
-  if (!cold_) cold_ = memory_->NewDeviceBuffer(2 * kColdHalf);
   const size_t half = static_cast<size_t>(std::clamp<int64_t>(network_bytes / 2, 1, kColdHalf));
+  if (cold_half_ < half) {
+    cold_half_ = 0;
+    cold_.reset();  // before there is a larger one
+    cold_ = memory_->NewDeviceBuffer(2 * half);
+    cold_half_ = half;
+  }
   const auto copy = [&](cl_mem from, size_t at, size_t to, size_t bytes) {
     Check(clEnqueueCopyBuffer(queue(), from, cold_.get(), at, to, bytes, 0, nullptr, nullptr), "clEnqueueCopyBuffer");
   };
   Begin(false);
   const int64_t start = HostNow();
   for (int i = 0; i < number; ++i) {
-    copy(cold_.get(), 0, kColdHalf, half);
+    copy(cold_.get(), 0, half, half);
     for (const View& view : inputs) {
       copy(memory_->Parent(view), static_cast<size_t>(memory_->Offset(view)), 0,
-           std::min(static_cast<size_t>(view.bytes), kColdHalf));
+           std::min(static_cast<size_t>(view.bytes), half));
     }
     if (!run) continue;
     for (size_t command : CommandsOf(region)) Enqueue(commands_[command], nullptr);
