@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import numpy as np
 
 from tvm_codl.cli.options import json_option
@@ -25,6 +26,7 @@ from tvm_codl.cli.output import print_json, talk
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.zoo import ENTRIES
 from tvm_codl.measure.interleave import calm_down
+from tvm_codl.report.statistics import Statistics
 
 VARIANTS = ("cpu only", "gpu only", "plan")
 OURS = "ours"
@@ -94,9 +96,8 @@ def compare(name: str, sides: dict[str, Side], budget_s: float, rounds: int) -> 
     }
 
 
-def _ratio(now: Sequence[float], before: Sequence[float]) -> tuple[float, float, float]:
-    ratios = np.asarray(now) / np.asarray(before)
-    return (float(np.median(ratios)), *(float(x) for x in np.quantile(ratios, (0.1, 0.9))))
+def _ratio(now: Sequence[float], before: Sequence[float]) -> Statistics:
+    return Statistics.of([a / b for a, b in zip(now, before, strict=True)])
 
 
 @click.command()
@@ -118,15 +119,13 @@ def main(folder: Path, models: tuple[str, ...], budget_s: float, rounds: int, as
             stack.callback(side.close)
         for name in names:
             rows.append(compare(name, sides, budget_s, rounds))
-            said = (
-                f"{each} {m:.3f} ({low:.3f} to {high:.3f})"
-                for each, (m, low, high) in rows[-1]["now_over_before"].items()
-            )
+            ratios = rows[-1]["now_over_before"].items()
+            said = (f"{each} {r.median:.3f} ({r.p10:.3f} to {r.p90:.3f})" for each, r in ratios)
             click.echo(f"{name}: now over before: {', '.join(said)}", err=as_json)
-    least = [row["now_over_before"][OURS][0] for row in rows]
+    least = [row["now_over_before"][OURS].median for row in rows]
     summary = {"geometric_mean": float(np.exp(np.mean(np.log(least)))), "slowest": max(least)}
     if as_json:
-        return print_json({"before": str(folder), "rows": rows, "summary": summary})
+        return print_json({"before": str(folder), "rows": msgspec.to_builtins(rows), "summary": summary})
     click.echo(f"geometric mean {summary['geometric_mean']:.3f}, slowest {summary['slowest']:.3f}")
     return None
 

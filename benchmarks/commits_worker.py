@@ -43,7 +43,6 @@ class Side:
                 prepared, each, self.folder / f"{prepared.name}.{variant[:4].strip()}.so"
             )
             self.modules[variant].run(model.sample_inputs())
-        os.sync()
         return {"predicted_ms": plan.predicted_ms}
 
     def _plan(self, prepared: Any, budget_s: float) -> Any:

@@ -111,9 +111,9 @@ std::vector<double> Executor::TimeRegion(int region, int repeat, double min_ms, 
   CheckRegion(region);
   try {
     RunRegion(region, 1);  // compiles kernels, touches memory
+    const std::vector<View> inputs = InputsOf(region);
     // A GPU with memory of its own lowers its clock between lone kernels, and takes longer for those that it profiles.
     // Twice as many runs take the same time to start and to be waited for.
-    const std::vector<View> inputs = InputsOf(region);
     if (OnGpu(region) && memory_->sharing() == Sharing::kCopied) {
       int64_t run_ns = 0;
       const int number = CountRuns(region, std::max(min_ms, kFollowingMs), &run_ns);
