@@ -7,6 +7,7 @@ joins (:mod:`.crossing`, :class:`~tvm_codl.cost.transfers.TransferCost`), as if 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -134,6 +135,7 @@ def build_costs(
     stored = sum(_weights(operator) for operator in graph.operators)
     crossings: dict[tuple[int, int], Crossing] = {}
     cache: dict[tuple[object, ...], Crossing] = {}
+    readers = Counter(id for operator in graph.operators for id in set(operator.inputs))
     for node, operator in enumerate(graph.operators):
         wanted = dict(zip(operator.inputs, needed(operator, graph, placed[node], legal[node]), strict=True))
         read = [(graph.tensors[id], parts) for id, parts in wanted.items()]
@@ -143,8 +145,9 @@ def build_costs(
             tensor = graph.tensors[id]
             if id not in maker:
                 start = crossing(tensor, on_host(tensor), parts, written=False)
-                # The inputs are there before the run starts: no waits.
-                ends[node] += sharing.bytes_ms(np.zeros(1), start.to_gpu[0], start.relayout[0])
+                # The inputs are there before the run starts: no waits.  Each moves once, which its readers share.
+                again = sharing.move_ms(0.0, start.to_gpu[0]) * (1 - 1 / readers[id])
+                ends[node] += sharing.bytes_ms(np.zeros(1), start.to_gpu[0], start.relayout[0]) - again
                 continue
             edge = (maker[id], node)
             # Networks repeat blocks: compute equal crossings once.

@@ -97,3 +97,13 @@ def test_what_crosses_between_two_memories_moves_by_its_direction_in_the_simulat
     assert alike == total(copy_ms_per_mb=1e3), "what older versions measured is either direction"
     assert total() < total(to_cpu_ms_per_mb=1e3) <= alike
     assert total() < total(to_gpu_ms_per_mb=1e3) <= alike
+
+
+def test_an_input_of_the_network_moves_to_the_gpu_once_however_many_operators_read_it() -> None:
+    readers = 3
+    network = Network(1, 16, 16, 4)
+    graph = network.graph(*(network.opaque(0) for _ in range(readers)))
+    on_gpu = {operator.id: (Candidate(Placement("gpu"), 0.0, 1.0),) for operator in graph.operators}
+    costs = build_costs(graph, on_gpu, TransferCost(0.0, 0.0, 0.0, to_gpu_ms_per_mb=1.0), {})
+    megabytes = 16 * 16 * 4 * 4e-6
+    assert costs.simulate((0,) * readers).total_ms == pytest.approx(readers + megabytes)
