@@ -1,19 +1,27 @@
-"""Networks by us and by what their users have already: ``python benchmarks/peers.py MODEL… [--json]``.
+"""Networks by us and by what their users have already: ``python benchmarks/peers.py [MODEL…] [--apart] [--json]``.
 
-``tvm-codl bench --peers`` for several ONNX and TFLite files or ``zoo:NAME`` in one run, so that these can be compared with each
-other as well, such as a network of 8-bit integers with that of float32.  The phone must be a local one.
+``tvm-codl bench --peers`` for several ONNX and TFLite files or ``zoo:NAME`` (default: the zoo) in one run, so
+that these can be compared with each other as well, such as a network of 8-bit integers with that of float32.  With ``--apart``
+one network runs after the other, which takes less memory and less time.  Ours is the least of the CPU's, the GPU's and the
+plan's time: a plan is taken only where it is faster than each processor alone.  The phone must be a local one.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+from math import inf
+
 import click
 import msgspec
+import numpy as np
 
 from tvm_codl.api import Session
 from tvm_codl.cli.options import PhoneChoice, json_option, phone_options, records_option, tuning_records_option
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.frontend.load import load_model
 from tvm_codl.frontend.reference import reference_outputs
+from tvm_codl.frontend.zoo import ENTRIES
 from tvm_codl.measure.answers import check_answer
 from tvm_codl.measure.interleave import Race, Turn, calm_down, library_turn
 from tvm_codl.measure.peers import open_peers
@@ -25,10 +33,14 @@ from tvm_codl.report.statistics import Statistics
 
 #: Rounds between two lines of progress.
 TOLD = 10
+#: With ``--apart`` the rounds of one network take this long, if so few are enough.
+SECONDS, FEWEST = 20.0, 5
+OURS = ("cpu", "gpu", "plan")
 
 
 class Row(msgspec.Struct, frozen=True):
-    """``ms`` by ``cpu``, ``gpu``, ``plan`` and other programs' names; ``over_best_peer`` > 1: ours is faster.
+    """``ms`` by ``cpu``, ``gpu``, ``plan`` and other programs' names; ``ours_over_peer`` < 1: ours is faster than the best
+    of the others.
 
     ``disturbed``: other work had the cores in too many rounds.
     """
@@ -36,7 +48,7 @@ class Row(msgspec.Struct, frozen=True):
     model: str
     ms: dict[str, Statistics]
     best_peer: str
-    over_best_peer: float
+    ours_over_peer: float
     speedup: float
     max_rel_err: float
     disturbed: bool
@@ -52,53 +64,76 @@ def ours(prepared: Prepared, session: Session, budget_s: float) -> tuple[dict[st
     return {name: library_turn(module) for name, module in modules.items()}, max(errors)
 
 
+def compete(models: Sequence[str], session: Session, budget_s: float, rounds: int, seconds: float) -> list[Row]:
+    """A row for each of ``models``, whose rounds alternate; of all together at most ``rounds``, and about so many seconds."""
+    races: dict[str, Race] = {}
+    samples: dict[str, dict[str, list[float]]] = {}
+    errors, peers = {}, {}
+    for name in models:
+        prepared = prepare(load_model(name))
+        peers[name] = open_peers(prepared.model, prepared.model.sample_inputs(), talk)
+        found, errors[name] = ours(prepared, session, budget_s)
+        races[name] = Race({**found, **peers[name]}, usual=session.usual_work)
+        samples[name] = {variant: [] for variant in races[name].turns}
+    calm_down()
+    until = time.monotonic() + seconds
+    for done in range(1, rounds + 1):
+        # Rounds of one network alone are repeated where they were disturbed: one of all is hardly ever undisturbed.
+        for name, race in races.items():
+            for variant, times in race.run(1).items():
+                samples[name][variant] += times
+        if done % TOLD == 0:
+            talk(f"{done} of {rounds} rounds")
+        if done >= FEWEST and time.monotonic() > until:
+            break
+    rows = []
+    for name, race in races.items():
+        if race.words:
+            talk(f"{name}: {race.words}")
+        ms = {variant: Statistics.of(times) for variant, times in samples[name].items()}
+        alone = min(ms[on].median for on in ("cpu", "gpu") if on in ms)
+        least = min(ms[variant].median for variant in OURS if variant in ms)
+        best = min(peers[name], key=lambda peer: ms[peer].median)
+        ratio = least / ms[best].median
+        rows.append(Row(name, ms, best, ratio, alone / ms["plan"].median, errors[name], race.disturbed))
+    return rows
+
+
 @click.command()
-@click.argument("models", nargs=-1, required=True)
+@click.argument("models", nargs=-1)
 @phone_options
 @records_option
 @tuning_records_option
 @click.option("--budget", "budget_s", default=60.0, metavar="SECONDS", help="To measure each network for.")
 @click.option("--rounds", type=click.IntRange(1), default=30, show_default=True)
+@click.option("--apart", is_flag=True, help="One network after the other.")
 @json_option
-def main(models: tuple[str, ...], phone: PhoneChoice, budget_s: float, rounds: int, as_json: bool) -> None:
-    """Prints one line for each of MODELS."""
-    races: dict[str, Race] = {}
-    samples: dict[str, dict[str, list[float]]] = {}
-    errors, peers = {}, {}
-    with phone.connect() as session:
-        for name in models:
-            prepared = prepare(load_model(name))
-            peers[name] = open_peers(prepared.model, prepared.model.sample_inputs(), talk)
-            found, errors[name] = ours(prepared, session, budget_s)
-            races[name] = Race({**found, **peers[name]}, usual=session.usual_work)
-            samples[name] = {variant: [] for variant in races[name].turns}
-        calm_down()
-        for done in range(1, rounds + 1):
-            # Rounds of one network alone are repeated where they were disturbed: one of all is hardly ever undisturbed.
-            for name, race in races.items():
-                for variant, times in race.run(1).items():
-                    samples[name][variant] += times
-            if done % TOLD == 0:
-                talk(f"{done} of {rounds} rounds")
-        for name, race in races.items():
-            if race.words:
-                talk(f"{name}: {race.words}")
-        device = session.device
+def main(models: tuple[str, ...], phone: PhoneChoice, budget_s: float, rounds: int, apart: bool, as_json: bool) -> None:
+    """Prints a table with a line for each of MODELS."""
+    names = models or tuple(f"zoo:{entry.name}" for entry in ENTRIES if entry.name != "small")
     rows = []
-    for name, race in races.items():
-        ms = {variant: Statistics.of(times) for variant, times in samples[name].items()}
-        alone = min(ms[on].median for on in ("cpu", "gpu") if on in ms)
-        plan = ms["plan"].median
-        best = min(peers[name], key=lambda peer: ms[peer].median)
-        rows.append(Row(name, ms, best, ms[best].median / plan, alone / plan, errors[name], race.disturbed))
+    with phone.connect() as session:
+        for group in [(name,) for name in names] if apart else [names]:
+            rows += compete(group, session, budget_s, rounds, SECONDS if apart else inf)
+            if apart:
+                talk(f"{rows[-1].model}: {rows[-1].ours_over_peer:.2f} of {rows[-1].best_peer}'s time")
+        device = session.device
+    mean = float(np.exp(np.mean([np.log(row.ours_over_peer) for row in rows])))
     if as_json:
-        return print_json({"device": device, "rows": msgspec.to_builtins(rows)})
+        return print_json({"device": device, "rows": msgspec.to_builtins(rows), "geometric_mean": mean})
+    columns = list(dict.fromkeys(variant for row in rows for variant in row.ms))
+    click.echo(f"| ms | {' | '.join(columns)} | ours over the best other | error |")
+    click.echo("|---" * (len(columns) + 3) + "|")
     for row in rows:
-        times = "  ".join(
-            f"{variant} {each.median:.3f} ms ({each.p10:.3f} to {each.p90:.3f})" for variant, each in row.ms.items()
-        )
-        click.echo(f"{row.model}: {times}; {row.best_peer} takes {row.over_best_peer:.2f} of the plan's time")
+        cells = [_cell(row.ms[each]) if each in row.ms else "" for each in columns]
+        ratio = f"{row.ours_over_peer:.2f}{', disturbed' if row.disturbed else ''}"
+        click.echo(f"| {row.model.removeprefix('zoo:')} | {' | '.join(cells)} | {ratio} | {row.max_rel_err:.1e} |")
+    click.echo(f"\nOurs over the best other: {mean:.3f} (geometric mean)")
     return None
+
+
+def _cell(ms: Statistics) -> str:
+    return f"{ms.median:.3g} ({ms.p10:.3g} to {ms.p90:.3g})"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from tvm_codl.errors import UserError
 from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.register import cpu_target
 from tvm_codl.kernels.reuse import place_of, read
-from tvm_codl.kernels.schedules.opencl_source import aligned_loads, direct_vectors
+from tvm_codl.kernels.schedules.opencl_source import aligned_vectors, direct_vectors
 from tvm_codl.kernels.tiles.register_tiles import VECTOR_REGISTERS, Problem, Tiles, candidates, choose, fit
 from tvm_codl.kernels.workloads import workloads
 
@@ -140,18 +140,22 @@ def test_vector_accesses_become_casts() -> None:
     assert direct_vectors("void f() {}") == "void f() {}"
 
 
-def test_loads_from_a_kernels_own_parameters_are_aligned() -> None:
+def test_accesses_to_a_kernels_own_parameters_are_aligned() -> None:
     """Other kernels of the module are declared, with a parameter that has the name of this one's array."""
     source = (
         "__kernel void other(__global float* restrict sums);\n"
         "__kernel void k(__global float* restrict a, __global int* restrict i);\n"
         "__kernel void k(__global float* restrict a, __global int* restrict i) {\n"
         "  float sums[8];\n"
-        "  vstore4(vload4(0, a + 4) + vload4(0, sums + 4), 0, sums + 0);\n}\n"
+        "  vstore4(vload4(0, a + 4) + vload4(0, sums + 4), 0, sums + 0);\n"
+        "  vstore4(max(vload4(0, sums + 0), b), 0, a + (x * 4));\n"
+        "  vstore4(vload4(0, i + 0), 0, i + 4);\n}\n"
     )
-    text = aligned_loads(source)
-    assert "codl_aligned4(a + 4) + vload4(0, sums + 4)" in text
-    assert aligned_loads("void f() {}") == "void f() {}"
+    text = aligned_vectors(source)
+    assert "vstore4(codl_aligned4(a + 4) + vload4(0, sums + 4), 0, sums + 0);" in text
+    assert "codl_put_aligned4((max(vload4(0, sums + 0), b)), a + (x * 4));" in text
+    assert "vstore4(vload4(0, i + 0), 0, i + 4);" in text
+    assert aligned_vectors("void f() {}") == "void f() {}"
 
 
 def test_group_numbers_are_wide_only_where_no_overload_depends_on_them() -> None:

@@ -1,12 +1,12 @@
-"""OpenCL source that compiles well: for CPUs vector loads and stores and 64-bit indices, for other devices aligned loads.
+"""OpenCL source that compiles well: for CPUs vector loads and stores and 64-bit indices, for other devices aligned ones.
 
 PoCL builds ``vload16`` from eight-byte loads, which LLVM often does not merge; a load through a pointer to a less aligned
 vector is one instruction.  PoCL calls its functions, ``min`` and ``max`` too, which it does not inline: here they are
 expressions.  TVM's 32-bit indices cost a sign extension per address; a 64-bit group number avoids it.  On
 devices other than x86 and Arm CPUs the preamble's macros give back what TVM wrote.
 
-``vload4`` promises no alignment, and compilers for GPUs with memory of their own then load number by number.  TVM writes
-it only where the index is a multiple of the width, and buffers begin at more than that.
+``vload4`` and ``vstore4`` promise no alignment, and compilers for GPUs with memory of their own then load and store number by
+number.  TVM writes them only where the index is a multiple of the width, and buffers begin at more than that.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ _LEAST = """\
 #endif
 """
 _COMPARES = re.compile(r"\b(min|max)\(")
-_ALIGNED = "#define codl_aligned4(...) (*(const __global float4*)(__VA_ARGS__))\n"
+_ALIGNED = """\
+#define codl_aligned4(...) (*(const __global float4*)(__VA_ARGS__))
+#define codl_put_aligned4(value, ...) (*(__global float4*)(__VA_ARGS__) = (value))
+"""
 _WIDTHS = (2, 4, 8, 16)
 _BYTES = {"float": 4, "int": 4, "short": 2, "char": 1, "uchar": 1}
 _PARAMETER = re.compile(rf"__global ({'|'.join(_BYTES)})\* restrict (\w+)")
@@ -92,15 +95,21 @@ def _parameters(source: str) -> dict[str, str]:
     return {name: kind for kind, name in found}
 
 
-def aligned_loads(source: str) -> str:
-    """``source`` with the vector loads from its float parameters made through pointers to vectors."""
+def aligned_vectors(source: str) -> str:
+    """``source`` with the vector loads and stores of its float parameters made through pointers to vectors."""
     names = {name for name, kind in _parameters(source).items() if kind == "float"}
 
     def load(match: re.Match[str]) -> str:
         width, name = match.groups()
         return f"codl_aligned4({name} + " if name in names and width == "4" else match.group()
 
-    text = _LOAD.sub(load, source)
+    def store(match: re.Match[str]) -> str:
+        width, value, name, index = match.groups()
+        # Parentheses keep commas in the value from splitting the macro's arguments.
+        aligned = f"codl_put_aligned4(({value}), {name} + {index});"
+        return aligned if name in names and width == "4" else match.group()
+
+    text = _STORE.sub(store, _LOAD.sub(load, source))
     return text if text == source else _ALIGNED + text
 
 
@@ -202,6 +211,6 @@ def _rewrite(source: str, target: tvm.target.Target) -> str:
         return source
     source = with_dots(corrected(source))
     if has_local_memory(target):
-        return aligned_loads(used_sums(source))
+        return aligned_vectors(used_sums(source))
     text = direct_vectors(source)
     return sized(advancing(vectors_of_four(text), "adreno" in target.keys)) if GROUP_NOTE.search(text) else text
