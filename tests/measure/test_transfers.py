@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_codl.measure.transfers import kernel_and_rest, pauses, ping_pong, readers, start
+from tvm_codl.measure.transfers import feed_beside, kernel_and_rest, pauses, ping_pong, readers, start
 
 
 def span(processor: str, begin: float, end: float, kind: str = "kernel", name: str = "k") -> dict[str, object]:
@@ -36,6 +36,13 @@ def test_a_start_is_from_the_first_event_to_the_gpus_first_kernel() -> None:
 def test_a_run_is_its_kernels_and_the_rest() -> None:
     assert kernel_and_rest(0.15, 0.25, 10) == pytest.approx((0.01, 0.05))
     assert kernel_and_rest(0.2, 0.1, 10) == (0.0, pytest.approx(0.3))  # disturbed
+
+
+def test_what_is_enqueued_beside_kernels_is_shared_by_the_signals_or_moves() -> None:
+    assert feed_beside(RUN, 0.001, "cpu") == pytest.approx(0.001)  # 4 us, of which three kernels take one each
+    moved = [*RUN, span("gpu", 90, 91, "share", "to cpu"), span("gpu", 91, 92, "share", "to gpu")]
+    assert feed_beside(moved, 0.001, "gpu") == pytest.approx(0.0005)
+    assert feed_beside(RUN, 0.002, "cpu") == 0.0
 
 
 def test_the_programs_pass_every_tensor_to_the_other_processor() -> None:

@@ -53,3 +53,14 @@ def test_a_list_longer_than_the_queue_behind_a_wait_ends(loaded: tvm.runtime.Mod
             found = call_within(PATIENCE_S, partial(module.run, {"x": value}))[0]
             np.testing.assert_array_equal(found, 2 * value + 6 + 2 * LONG)
     assert call_within(PATIENCE_S, module.timeline)
+
+
+@pytest.mark.parametrize("spin_us", [0, 200])
+@pytest.mark.parametrize("sharing", ["svm", "mapped"])
+def test_a_gpu_that_waits_for_the_cpu_goes_on(loaded: tvm.runtime.Module, sharing: str, spin_us: int) -> None:
+    """Asleep or spinning: the GPU's list of a hundred runs waits for the CPU twice in each."""
+    module = CoModule(loaded, tvm.cpu(), sharing=sharing)
+    module.set_inputs({"x": np.ones(SHAPE, "float32")})
+    module._executor["spin_us"](spin_us)
+    assert len(call_within(PATIENCE_S, partial(module.benchmark, 1, 100))) == 100
+    np.testing.assert_array_equal(module.run()[0], np.full(SHAPE, 8 + 2 * LONG, "float32"))

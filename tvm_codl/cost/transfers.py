@@ -21,7 +21,7 @@ class TransferCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     measured it; 0 where memory is unified, and where the directions are known (:meth:`by_direction`).
     ``relayout_ms_per_mb``: rewriting 10^6 bytes between "height outermost" and "channels outermost".
     ``far_cpu_ms_per_mb``, ``far_gpu_ms_per_mb``: extra time to read 10^6 bytes that the other processor just wrote.
-    ``signal_ms``: the CPU's time to release a sleeping GPU.
+    ``signal_ms``: the CPU's time to enqueue a wait of the GPU for it, and to end that wait.
     ``feed_ms``: the CPU's time to enqueue one GPU kernel.
     ``launch_ms``: the GPU's idle time between two consecutive kernels; 0 where the kernels' times have it already.
     ``start_ms``: from the start of a run until the GPU's first kernel starts.

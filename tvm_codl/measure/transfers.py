@@ -91,6 +91,7 @@ def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target
         relayout = max(median(layout.time_region(i, 9)) for i in range(2)) / _megabytes(LARGE)
         feed = median(_each(run, "feed", 2 * ROUNDS) for run in queued)
         begin = median(start(run) for run in queued)
+        signal = median(_each(run, "signal") for run in crossed)
         launch, to_cpu, to_gpu, move_feed = median(pauses(run, "gpu", "gpu") for run in queued), 0.0, 0.0, 0.0
         if passing.copied_bytes:
             # Moves lie in the pauses, and the waits are what is left of them in a chain of small tensors.
@@ -101,7 +102,7 @@ def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target
                 max(whole - wait, 0.0) / _megabytes(LARGE)
                 for whole, wait in zip(large, (wait_cpu, wait_gpu), strict=True)
             )
-            move_feed = median(_move_feed(run, feed) for run in small)
+            move_feed = median(feed_beside(run, feed, "gpu") for run in small)
             launch = 0.0  # an operator is timed in a row of its runs there (coexec/region_time.cc): that has the pauses
             # Where kernels are profiled, as in a timeline, it takes three times as long to enqueue one, and longer to
             # begin: two runs without a timeline tell both.
@@ -109,13 +110,15 @@ def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target
             each, rest = kernel_and_rest(_fastest(lone), _fastest(twice), 2 * ROUNDS)
             ends = wait_cpu + (to_cpu + to_gpu) * _megabytes(NEAR)
             feed, begin = min(feed, each), min(begin, max(rest - ends, 0.0))
+        else:
+            signal += median(feed_beside(run, feed, "cpu") for run in crossed)
         return TransferCost(
             wait_cpu_ms=wait_cpu,
             wait_gpu_ms=wait_gpu,
             relayout_ms_per_mb=relayout,
             far_cpu_ms_per_mb=_far(far_module, far, "cpu") / _megabytes(NEAR),
             far_gpu_ms_per_mb=_far(far_module, far, "gpu") / _megabytes(NEAR),
-            signal_ms=median(_each(run, "signal") for run in crossed),
+            signal_ms=signal,
             feed_ms=feed,
             launch_ms=launch,
             start_ms=begin,
@@ -164,11 +167,12 @@ def _fastest(module: Any) -> float:
     return float(min(module.benchmark(RUNS, ROUNDS)))
 
 
-def _move_feed(run: Sequence[Span], feed_ms: float) -> float:
-    """Milliseconds to enqueue one move, where a kernel takes ``feed_ms``."""
+def feed_beside(run: Sequence[Span], feed_ms: float, by: str) -> float:
+    """Milliseconds to enqueue what is no kernel, which takes ``feed_ms``: for each move (``by`` "gpu") or, where nothing
+    moves, for each of the CPU's signals (``by`` "cpu"), as the GPU's list waits for it in a command of its own."""
     kernels = sum(s["processor"] == "gpu" and s["kind"] == "kernel" for s in run)
-    moves = sum(s["processor"] == "gpu" and s["kind"] == "share" for s in run)
-    return max(_each(run, "feed", 1) - kernels * feed_ms, 0.0) / max(moves, 1)
+    others = sum(s["processor"] == by and s["kind"] == "share" and s["name"] != "feed" for s in run)
+    return max(_each(run, "feed", 1) - kernels * feed_ms, 0.0) / max(others, 1)
 
 
 def _far(module: Any, runs: Sequence[Iterable[Span]], processor: str) -> float:

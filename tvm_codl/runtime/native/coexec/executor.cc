@@ -133,7 +133,7 @@ void Executor::RunOnce(std::vector<Span>* spans) {
   const auto& steps = program_->cpu;
   waited_ns_ = 0;
   try {
-    if (gpu_) gpu_->Begin(spans != nullptr);
+    if (gpu_) gpu_->Begin(spans != nullptr, spin_us);
     for (size_t i = 0; i < steps.size(); ++i) {
       if (gpu_) Feed(program_->feed_until[i], spans);
       const int64_t start = spans == nullptr ? 0 : HostNow();

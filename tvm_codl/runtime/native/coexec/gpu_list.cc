@@ -39,8 +39,9 @@ void GpuList::EnqueueCopy(const Copy& copy, cl_uint waits, const cl_event* wait_
   if (copy.counted) copied_bytes_ += static_cast<int64_t>(copy.bytes);
 }
 
-void GpuList::Begin(bool profile) {
+void GpuList::Begin(bool profile, int spin_us) {
   profiling_ = profile;
+  gate_spin_us_ = spin_us;
   profile_.clear();
   fed_steps_ = fed_commands_ = 0;
   copied_bytes_ = 0;
@@ -114,7 +115,7 @@ void GpuList::Flush() {
 
 bool GpuList::Held(size_t command) const {
   for (size_t event = 0; event < cpu_events_.size(); ++event) {
-    if (cpu_events_[event] && wait_at_[event] < command) return true;
+    if ((cpu_events_[event] || gate_shut_[event]) && wait_at_[event] < command) return true;
   }
   return false;
 }
@@ -126,6 +127,14 @@ void GpuList::Feed(size_t until) {
     const Command& command = commands_[fed_commands_];
     if (command.type == Command::Type::kWait) {
       if (cpu_signalled_[command.index]) continue;
+      wait_at_[command.index] = fed_commands_;
+      if (!gates_.empty()) {
+        gates_[command.index]->Enqueue(queue(), 0, nullptr, gate_spin_us_);
+        gate_shut_[command.index] = 1;
+        unflushed_.front() = true;
+        if (++since_flush_ == flush_every) Flush();
+        continue;
+      }
       if (pending_wait_ != nullptr) {
         // Two waits in a row: an in-order queue needs a command to carry the first.
         CollectWaits(command);
@@ -135,7 +144,6 @@ void GpuList::Feed(size_t until) {
       cpu_events_[command.index].reset(clCreateUserEvent(device_.context, &status));
       Check(status, "clCreateUserEvent");
       if (!lanes_) pending_wait_ = cpu_events_[command.index].get();
-      wait_at_[command.index] = fed_commands_;
       continue;
     }
     // A signal rides on the command before it, so that it costs none of its own.
@@ -186,6 +194,7 @@ void GpuList::Feed(size_t until) {
 void GpuList::Signal(int event) {
   const auto index = static_cast<size_t>(event);
   cpu_signalled_[index] = 1;
+  if (std::exchange(gate_shut_[index], 0)) gates_[index]->Open();
   if (!cpu_events_[index]) return;
   // No command carries the wait yet, and none needs to.
   if (pending_wait_ == cpu_events_[index].get()) pending_wait_ = nullptr;
@@ -236,6 +245,9 @@ void GpuList::ForgetEvents() {
 }
 
 void GpuList::Abandon() noexcept {
+  for (size_t event = 0; event < gates_.size(); ++event) {
+    if (std::exchange(gate_shut_[event], 0)) gates_[event]->Open();
+  }
   for (Event& event : cpu_events_) {
     if (event) clSetUserEventStatus(event.get(), CL_COMPLETE);
     event.reset();

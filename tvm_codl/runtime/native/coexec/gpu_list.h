@@ -6,10 +6,12 @@
 
 #include <array>
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "cl_handle.h"
+#include "gate.h"
 #include "memory.h"
 #include "program.h"
 #include "timeline.h"
@@ -28,8 +30,9 @@ class GpuList {
   // on.
   void Feed(size_t until);
   bool Behind(size_t until) const { return fed_steps_ < until; }
-  // `profile` uses the queue with profiling and keeps every event.
-  void Begin(bool profile);
+  // `profile` uses the queue with profiling and keeps every event.  Where the list waits for the CPU in gates, these
+  // spin for `spin_us`.
+  void Begin(bool profile, int spin_us = 0);
   // The CPU's side of the events.
   void Signal(int event);
   void Wait(int event, int spin_us);
@@ -168,7 +171,10 @@ class GpuList {
   size_t fed_steps_ = 0;
   size_t fed_commands_ = 0;
   cl_event pending_wait_ = nullptr;  // of one memory
-  std::vector<Event> cpu_events_;    // user events that the CPU sets
+  int gate_spin_us_ = 0;
+  std::vector<std::unique_ptr<Gate>> gates_;  // by event, where the device has them; in place of user events
+  std::vector<char> gate_shut_;               // by event: enqueued and not opened
+  std::vector<Event> cpu_events_;             // user events that the CPU sets
   std::vector<char> cpu_signalled_;
   std::vector<size_t> wait_at_;  // by event: the command that waits for it
   std::vector<Event> gpu_events_;

@@ -45,6 +45,10 @@ GpuList::GpuList(const Program& program, const std::vector<Module>& libraries, O
   wait_at_.resize(events);
   cpu_signalled_.resize(events, 0);
   gpu_events_.resize(events);
+  gate_shut_.resize(events, 0);
+  if (!lanes_ && HasGates(device.device)) {
+    for (size_t event = 0; event < events; ++event) gates_.push_back(std::make_unique<Gate>());
+  }
   throttle_.resize(kThrottleSlots);
   is_weight_.resize(program.buffers.size(), 0);
   for (const Weight& weight : program.weights) is_weight_[static_cast<size_t>(weight.buffer)] = 1;
