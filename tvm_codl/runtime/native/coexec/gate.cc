@@ -10,11 +10,11 @@ bool HasGates(cl_device_id device) {
   return (Info<cl_device_exec_capabilities>(device, CL_DEVICE_EXECUTION_CAPABILITIES) & CL_EXEC_NATIVE_KERNEL) != 0;
 }
 
-void Gate::Enqueue(cl_command_queue queue, cl_uint waits, const cl_event* wait_list, int spin_us) {
+void Gate::Enqueue(cl_command_queue queue, int spin_us) {
   spin_us_ = spin_us;
   open_.store(false);
   Gate* self = this;  // the driver copies the argument
-  Check(clEnqueueNativeKernel(queue, &Gate::Await, &self, sizeof(self), 0, nullptr, nullptr, waits, wait_list, nullptr),
+  Check(clEnqueueNativeKernel(queue, &Gate::Await, &self, sizeof(self), 0, nullptr, nullptr, 0, nullptr, nullptr),
         "clEnqueueNativeKernel");
 }
 

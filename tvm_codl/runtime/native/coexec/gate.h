@@ -16,7 +16,7 @@ namespace tvm_codl {
 class Gate {
  public:
   // Enqueues the wait; the gate is shut until Open().  It spins for so long, then it sleeps.
-  void Enqueue(cl_command_queue queue, cl_uint waits, const cl_event* wait_list, int spin_us);
+  void Enqueue(cl_command_queue queue, int spin_us);
   void Open();
 
  private:

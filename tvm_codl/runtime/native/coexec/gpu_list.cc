@@ -129,7 +129,7 @@ void GpuList::Feed(size_t until) {
       if (cpu_signalled_[command.index]) continue;
       wait_at_[command.index] = fed_commands_;
       if (!gates_.empty()) {
-        gates_[command.index]->Enqueue(queue(), 0, nullptr, gate_spin_us_);
+        gates_[command.index]->Enqueue(queue(), gate_spin_us_);
         gate_shut_[command.index] = 1;
         unflushed_.front() = true;
         if (++since_flush_ == flush_every) Flush();
