@@ -35,10 +35,10 @@ from tvm_codl.report.timeline import read_events
 from tvm_codl.runtime.comodule import CoModule
 
 #: Each is timed in turn so often; the medians count.
-ROUNDS = 7
+ROUNDS = 15
 #: Runs of the library before one whose kernels are timed: a GPU that idled has a lower clock.
 BUSY_RUNS = 20
-WARM_MS = 1.0
+WARM_MS = 5.0
 BACK_TO_BACK = ("alone_ms", "tuner_ms", "library_ms")
 TIMES = (*BACK_TO_BACK, "cold_ms", "alone_clock_ms", "run_clock_ms")
 #: A library's function, named by the operators that are fused in it.

@@ -70,6 +70,15 @@ def test_many_at_once_are_each_as_alone(cases: list[tuple[Problem, Tiles, bool]]
         assert [int(getattr(alone, name)) for name in KNOBS] == [int(getattr(result, name)[i]) for name in KNOBS]
 
 
+@given(st.integers(1, 300), st.integers(1, 5000))
+def test_where_avx2_adds_a_result_to_its_broadcast_both_fit_the_registers(columns: int, depth: int) -> None:
+    """LLVM spilled tiles of 8 columns and more by one block of channels: 20 to 50 GFLOP/s of 80."""
+    on_avx2 = Problem(14, columns, 256, depth, 256, 8, vectors=16)
+    assert all(2 * (c + 1) <= 16 for c, blocks in candidates(on_avx2, 99) if blocks == 1)
+    assert (5, 2) in candidates(Problem(14, 14, 256, 1024, 1024, 8, vectors=16), 2)
+    assert (14, 1) in candidates(Problem(14, 14, 256, 1024, 1024, 16), 99), "AVX-512 broadcasts from memory"
+
+
 @given(st.integers(1, 300), st.integers(1, 16))
 def test_the_largest_divisor(extent: int, at_most: int) -> None:
     assert largest_divisor(extent, at_most) == max(d for d in range(1, at_most + 1) if extent % d == 0)

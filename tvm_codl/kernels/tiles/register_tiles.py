@@ -76,7 +76,11 @@ class Problem(msgspec.Struct, frozen=True):
         """Whether the registers do: on a phone, for the results, a step's weights and ``inputs`` vectors of inputs."""
         if self.on_phone:
             return STEP * (columns * blocks + STEP * blocks + inputs) <= self.gpu.registers
-        return (columns + 1) * blocks + 1 <= max(self.registers, 3)
+        taken = (columns + 1) * blocks + 1
+        if self.threads == 1 and self.registers <= VECTOR_REGISTERS // 2:
+            # AVX2 broadcasts to a register.  Where only one result needs it LLVM adds that one there, and runs out of them.
+            taken = np.where(np.asarray(blocks) == 1, 2 * (columns + 1), taken)
+        return taken <= max(self.registers, 4)
 
     def fits(self, columns: Size, blocks: Size) -> Any:
         """Whether a tile divides the channels and is no wider than the results, and than what shares its inputs."""
