@@ -92,6 +92,7 @@ BODIES: dict[str, relay.Expr] = {
     ),
     "batch_matmul": nn.batch_matmul(var("x", 12, 128, 64), var("y", 12, 128, 64)),
     "max_pool2d": nn.max_pool2d(X, (3, 3), (2, 2), padding=(1, 1, 1, 1), layout="NHWC"),
+    "max_pool2d of 42 channels": nn.max_pool2d(relay.var("y", shape=(1, 8, 8, 42)), (2, 2), (2, 2), layout="NHWC"),
     "max_pool2d of integers": nn.max_pool2d(
         relay.var("x", shape=(1, 15, 15, 32), dtype="uint8"), (3, 3), (2, 2), padding=(1, 1, 1, 1), layout="NHWC"
     ),

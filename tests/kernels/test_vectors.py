@@ -24,6 +24,12 @@ def test_integers_are_pooled_in_vectors(place: str) -> None:
     assert "uint" not in source, "TVM's type for four bytes is no vector"
 
 
+def test_a_pixel_that_no_vector_divides_is_pooled_whole() -> None:
+    """Each channel by itself took six times as long on PoCL."""
+    source = source_of(BODIES["max_pool2d of 42 channels"], targets()["played GPU"], shipped=False)
+    assert re.search(r"float \w+\[42\]", source)
+
+
 def test_sums_that_nothing_reads_are_not_computed() -> None:
     source = source_of(
         BODIES["conv2d 1x1, two blocks in local memory"], targets()["GPU with local memory"], shipped=False

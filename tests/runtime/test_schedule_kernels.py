@@ -86,6 +86,9 @@ MOVES = {
     "max pool": module(
         lambda x: nn.max_pool2d(x, (3, 3), (2, 2), padding=(1, 1, 1, 1), layout="NHWC"), (1, 17, 17, 32)
     ),
+    "max pool of 42 channels": module(
+        lambda x: nn.relu(nn.max_pool2d(x, (3, 3), (2, 2), padding=(1, 1, 1, 1), layout="NHWC")), (1, 17, 17, 42)
+    ),
     "max pool of bytes": module(lambda x: bytewise(x, lambda y: nn.max_pool2d(y, (3, 3), **AROUND)), (1, 17, 17, 32)),
     "max pool of few bytes": module(
         lambda x: bytewise(x, lambda y: nn.max_pool2d(y, (3, 3), **AROUND)), (1, 17, 17, 12)

@@ -37,6 +37,7 @@ BYTES = {"int8", "uint8"}
 BYTE_WIDTHS = (8, 16)  # TVM takes four bytes for one number of 32 bits, and writes OpenCL that does not compile
 UNROLL = 32  # vectors of one pixel
 WINDOW = 16  # steps of a reduction that a real GPU unrolls, to have their loads under way together
+ROW = 128  # results of a reduction that are kept together
 CHUNK = 4096  # results per work-item, so that its start costs little
 
 
@@ -140,8 +141,7 @@ def _schedule_epilogue(s: te.Schedule, op: te.ComputeOp, inner: te.ComputeOp) ->
     lanes = 1 if by_row else min(stage_lanes(op), stage_lanes(inner))
     if _in_groups() and reductions.shared(s, op.output(0), inner.output(0), lanes):
         return
-    at = _finish(s[op], list(s[op].op.axis), extents_of(op), lanes, reduction_size(inner))
-    (_accumulate_row if by_row else _accumulate)(s, inner.output(0), op.output(0), at, lanes)
+    _enclose(s, inner.output(0), op.output(0), lanes)
 
 
 def _schedule_reduction(s: te.Schedule, op: te.ComputeOp) -> None:
@@ -158,8 +158,21 @@ def _schedule_reduction(s: te.Schedule, op: te.ComputeOp) -> None:
     acc = s.cache_write(out, "local")
     if _in_groups() and reductions.shared(s, out, acc, lanes):
         return
-    at = _finish(s[out], list(s[out].op.axis), extents_of(op), lanes, reduction_size(op))
-    (_accumulate_row if by_row else _accumulate)(s, acc, out, at, lanes)
+    _enclose(s, acc, out, lanes)
+
+
+def _enclose(s: te.Schedule, acc: te.Tensor, out: te.Tensor, lanes: int) -> None:
+    """Computes ``acc`` where ``out`` needs it: for one vector, or, where no vector divides the last axis, for all of it."""
+    axes, extents, work = list(s[out].op.axis), extents_of(out.op), reduction_size(acc.op)
+    s[acc].set_scope("local")
+    if reduces_last(acc.op):
+        _accumulate_row(s, acc, out, _finish(s[out], axes, extents, lanes, work))
+    elif lanes == 1 and 1 < extents[-1] <= ROW and len(axes) > 1 and _played():
+        s[acc].compute_at(s[out], _finish(s[out], axes[:-1], extents[:-1], 1, extents[-1] * work))
+        *outer, last = s[acc].op.axis
+        s[acc].reorder(*outer, *s[acc].op.reduce_axis, last)
+    else:
+        _accumulate(s, acc, out, _finish(s[out], axes, extents, lanes, work), lanes)
 
 
 def _accumulate(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any, lanes: int) -> None:
@@ -175,7 +188,7 @@ def _accumulate(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any, lanes: 
             s[acc].unroll(axis)
 
 
-def _accumulate_row(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any, _: int) -> None:
+def _accumulate_row(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any) -> None:
     """A row's sum or maximum by lanes of a vector, reduced at the end."""
     s[acc].compute_at(s[out], at)
     s[acc].set_scope("local")
@@ -230,6 +243,12 @@ def share_out(stage: te.schedule.Stage, items: te.schedule.IterVar) -> None:
 def _in_groups() -> bool:
     """Whether the current target is a GPU whose work-items come in groups."""
     return group_size(tvm.target.Target.current()) > 1
+
+
+def _played() -> bool:
+    """Whether the current target is a GPU that a CPU plays, whose compiler makes vectors of plain loops."""
+    target = tvm.target.Target.current()
+    return is_gpu(target) and not _in_groups()
 
 
 def _scalar(s: te.Schedule, op: te.ComputeOp) -> None:
