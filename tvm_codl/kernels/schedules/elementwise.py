@@ -177,7 +177,6 @@ def _enclose(s: te.Schedule, acc: te.Tensor, out: te.Tensor, lanes: int) -> None
 
 def _accumulate(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any, lanes: int) -> None:
     s[acc].compute_at(s[out], at)
-    s[acc].set_scope("local")
     if lanes > 1:
         *outer, last = s[acc].op.axis
         block, lane = s[acc].split(last, lanes)
@@ -191,7 +190,6 @@ def _accumulate(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any, lanes: 
 def _accumulate_row(s: te.Schedule, acc: te.Tensor, out: te.Tensor, at: Any) -> None:
     """A row's sum or maximum by lanes of a vector, reduced at the end."""
     s[acc].compute_at(s[out], at)
-    s[acc].set_scope("local")
     k = s[acc].op.reduce_axis[-1]
     extent = int(k.dom.extent) if isinstance(k.dom.extent, tir.IntImm) else 1
     lanes = _lanes(extent)
