@@ -21,12 +21,14 @@ from tvm_codl.measure.context import Context, Log
 from tvm_codl.measure.interleave import RUNS, calm_down, race, start
 from tvm_codl.measure.plan_libraries import open_runnable
 from tvm_codl.measure.sound_plans import Soundness
+from tvm_codl.plan.calibration import Calibration
 from tvm_codl.plan.candidates import PROCESSORS
 from tvm_codl.plan.measured import calibrate_network, record_of
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.shortlist import ShortlistEntry, origins
+from tvm_codl.plan.shortlist import ShortlistEntry, add_plan_of_runs, origins
 from tvm_codl.relay.prepared import Prepared
+from tvm_codl.runtime.comodule import CoModule
 
 Samples = dict[str, list[float]]
 
@@ -39,6 +41,8 @@ FEWEST, MOST = (2, 2, 4), (15, 25, 40)
 SHARES = (0.3, 0.2, 0.5)
 #: Plans within this share of each other are equally fast; of these the one with the best prediction is taken.
 TIE = 0.01
+#: Seconds for disturbed turns of the processors alone before the race.
+ALONE_PATIENCE_S = 1.0
 #: How often the last stage runs at most.  A split that loses to a single processor runs again: other load on the machine
 #: hurts co-execution most, which needs both processors at once.
 REPEATS = 2
@@ -73,15 +77,23 @@ def validate(
     for on in PROCESSORS:
         if on not in singles:
             log(f"not tried on the {on} alone, which does not run every operator")
+    plans, modules, inputs = dict[str, Plan](), dict[str, CoModule](), prepared.model.sample_inputs()
+
+    def add(wanted: Mapping[str, Plan]) -> None:
+        placed_plans, opened = open_runnable(prepared, wanted, context)
+        for name, placed in placed_plans.items():
+            plans[name] = wanted[name]
+            if placed.placements != plans[name].placements:
+                again = problem.place(placed.placements, "what does not compile for one processor is on the other")
+                plans[name] = msgspec.structs.replace(again, settings=placed.settings)
+                singles.pop(name, None)
+        modules.update(opened)
+
+    add(dict(singles))
+    shortlist = add_plan_of_runs(problem, shortlist, _run_alone(singles, modules, inputs, context))
     log(f"validating on the phone: {origins(shortlist) or 'each processor alone'}")
-    plans = {**singles, **{each.origin: each.plan for each in shortlist}}
-    placed_plans, modules = open_runnable(prepared, plans, context)
-    for name, placed in placed_plans.items():
-        if placed.placements != plans[name].placements:
-            again = problem.place(placed.placements, "what does not compile for one processor is on the other")
-            plans[name] = msgspec.structs.replace(again, settings=placed.settings)
-            singles.pop(name, None)
-    start(modules, prepared.model.sample_inputs())
+    add({each.origin: each.plan for each in shortlist})
+    start(modules, inputs)
     predicted = {name: plan.predicted_ms for name, plan in plans.items()}
     racing, soundness = race(modules, patience_s=seconds / 2, usual=context.usual_work), Soundness(prepared, context)
 
@@ -123,6 +135,19 @@ def validate(
     reason = f"the whole network on the {result.first}: measured {chosen.measured_ms:.2f} ms against {against}"
     operators = tuple(msgspec.structs.replace(o, reason=reason) for o in chosen.operators)
     return msgspec.structs.replace(chosen, operators=operators)
+
+
+def _run_alone(
+    singles: Mapping[str, Plan], modules: Mapping[str, CoModule], inputs: Mapping[str, np.ndarray], context: Context
+) -> Calibration:
+    """By how much longer than predicted each processor takes for the whole network at the moment."""
+    if len(singles) < len(PROCESSORS):
+        return Calibration()
+    for module in modules.values():
+        module.run(inputs)
+    times = race(modules, patience_s=ALONE_PATIENCE_S, usual=context.usual_work).run(FEWEST[-1])
+    ms = _medians(times, PROCESSORS)
+    return Calibration(**{on: ms[on] / (plan.predicted_ms / plan.correction) for on, plan in singles.items()})
 
 
 def without_faults(

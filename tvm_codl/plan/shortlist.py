@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.plan.baselines.planners import PLANNERS
+from tvm_codl.plan.calibration import Calibration
 from tvm_codl.plan.candidates import Candidate
 from tvm_codl.plan.plan import Plan, single_processor
 from tvm_codl.plan.problem import Problem
@@ -23,6 +24,8 @@ MOST = 3
 MARGIN = 0.15
 #: The same for other planners' plans that split: where the costs are wrong, they err in another way.
 FAR_MARGIN = 0.25
+#: Processors whose runs of a whole network differ by so much in how they err from the prediction have other costs.
+SKEW = 1.1
 #: Two plans differ if the operators that they place otherwise take at least this share of the time.
 APART = 0.05
 
@@ -55,6 +58,11 @@ class Perturbation(msgspec.Struct, frozen=True):
         scaled = {name: getattr(sharing, name) * self.transfer for name in _TRANSFERS}
         return replace(sharing, contention=sharing.contention.scaled(self.contention), **scaled)
 
+    def best(self, problem: Problem) -> ShortlistEntry:
+        """The search's plan with these costs, priced by those of ``problem``."""
+        plan = search(problem.graph, self.candidates(problem), self.transfers(problem.sharing), problem.axes).plan
+        return ShortlistEntry(self.origin, problem.place(plan.placements, f"the best plan with {self.origin}"))
+
 
 PERTURBATIONS = (
     Perturbation("dearer transfers", transfer=3.0),
@@ -81,12 +89,7 @@ def make_shortlist(
     predicted for it.  All plans are priced by ``problem``, and those of which a part cannot run are left out; the list is
     empty where ``best`` is one processor and no other plan comes within ``margin`` of it.
     """
-    priced = {o.id: {c.placement: c for c in problem.options[o.id]} for o in problem.graph.operators}
-    searched = []
-    for changed in PERTURBATIONS:
-        plan = search(problem.graph, changed.candidates(problem), changed.transfers(problem.sharing), problem.axes).plan
-        chosen = [priced[line.operator][line.placement] for line in plan.operators]
-        searched.append(ShortlistEntry(changed.origin, problem.plan(chosen, f"the best plan with {changed.origin}")))
+    searched = [changed.best(problem) for changed in PERTURBATIONS]
     planned = [ShortlistEntry(name.replace("_", " "), planner(problem)) for name, planner in PLANNERS.items()]
     for entries in (searched, planned):
         entries.sort(key=lambda entry: entry.plan.predicted_ms)
@@ -109,6 +112,20 @@ def make_shortlist(
         if len(result) < most and all(differ(entry.plan, other.plan) for other in result):
             result.append(entry)
     return result
+
+
+def add_plan_of_runs(problem: Problem, entries: Sequence[ShortlistEntry], alone: Calibration) -> list[ShortlistEntry]:
+    """``entries``, and the search's plan with costs as the processors just ran, where that is another plan.
+
+    ``alone`` are the factors between their predicted and measured times of the whole network.  Pieces are measured before,
+    when one core may have been slower, and small networks' ones with colder caches than the network finds.
+    """
+    if max(alone.cpu, alone.gpu) < SKEW * min(alone.cpu, alone.gpu):
+        return list(entries)
+    entry = Perturbation("the processors as they ran", cpu=alone.cpu, gpu=alone.gpu).best(problem)
+    shared = not single_processor(place.on for place in entry.plan.placements)
+    new = shared and all(differ(entry.plan, other.plan) for other in entries)
+    return [*entries, entry] if new else list(entries)
 
 
 def differ(plan: Plan, other: Plan, share: float = APART) -> bool:

@@ -12,10 +12,11 @@ from tests.unit.plan.test_candidates import ByFlops
 from tvm_codl.cost.contention import Contention, Side
 from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.opgraph import OpGraph
+from tvm_codl.plan.calibration import Calibration
 from tvm_codl.plan.plan import Placement, Plan, single_processor
 from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.search import search
-from tvm_codl.plan.shortlist import FAR_MARGIN, MARGIN, MOST, differ, make_shortlist
+from tvm_codl.plan.shortlist import FAR_MARGIN, MARGIN, MOST, add_plan_of_runs, differ, make_shortlist
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.records.workload import Workload
 
@@ -78,6 +79,21 @@ def test_a_plan_that_was_fast_before_is_among_them_however_slow_it_is_predicted(
     chosen = make_shortlist(given, best, [slow])
     assert [one.plan for one in chosen[:2]] == [best, slow]
     assert all(one.plan != slow for one in make_shortlist(given, best))
+
+
+def share_of_cpu(given: Problem, plan: Plan) -> float:
+    places = [(given.axes[o.operator].get(o.placement.axis), o.placement) for o in plan.operators]
+    return sum(place.at / axis.extent if axis else float(place.on == "cpu") for axis, place in places)
+
+
+def test_where_one_processor_runs_faster_than_predicted_it_gets_more_of_the_work() -> None:
+    given, chosen = found(problem(convolutions(6, size=24), ByFlops(), SHARING))
+    *before, last = add_plan_of_runs(given, chosen, Calibration(cpu=0.5))
+    assert before == chosen
+    assert share_of_cpu(given, last.plan) > share_of_cpu(given, chosen[0].plan)
+    verify_plan(last.plan, given.graph, given.axes)
+    for alike in (Calibration(), Calibration(0.5, 0.5), Calibration(1.0, 1.05)):
+        assert add_plan_of_runs(given, chosen, alike) == chosen
 
 
 def test_several_plans_that_were_fast_before_have_names_of_their_own() -> None:
