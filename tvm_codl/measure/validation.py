@@ -89,10 +89,13 @@ def validate(
                 singles.pop(name, None)
         modules.update(opened)
 
-    add(dict(singles))
-    shortlist = add_plan_of_runs(problem, shortlist, _run_alone(singles, modules, inputs, context))
     log(f"validating on the phone: {origins(shortlist) or 'each processor alone'}")
-    add({each.origin: each.plan for each in shortlist})
+    add({**singles, **{each.origin: each.plan for each in shortlist}})
+    known, alone = len(shortlist), _run_alone(singles, modules, inputs, context)
+    shortlist = add_plan_of_runs(problem, shortlist, alone)
+    if more := shortlist[known:]:
+        log(f"and {origins(more)}")
+        add({each.origin: each.plan for each in more})
     start(modules, inputs)
     predicted = {name: plan.predicted_ms for name, plan in plans.items()}
     racing, soundness = race(modules, patience_s=seconds / 2, usual=context.usual_work), Soundness(prepared, context)
@@ -143,9 +146,10 @@ def _run_alone(
     """By how much longer than predicted each processor takes for the whole network at the moment."""
     if len(singles) < len(PROCESSORS):
         return Calibration()
-    for module in modules.values():
+    alone = {on: modules[on] for on in singles}
+    for module in alone.values():
         module.run(inputs)
-    times = race(modules, patience_s=ALONE_PATIENCE_S, usual=context.usual_work).run(FEWEST[-1])
+    times = race(alone, patience_s=ALONE_PATIENCE_S, usual=context.usual_work).run(FEWEST[-1])
     ms = _medians(times, PROCESSORS)
     return Calibration(**{on: ms[on] / (plan.predicted_ms / plan.correction) for on, plan in singles.items()})
 

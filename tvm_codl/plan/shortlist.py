@@ -106,10 +106,7 @@ def make_shortlist(
     ]
     result: list[ShortlistEntry] = []
     for entry in entries:
-        # A plan says 0 of an infinite time.
-        if not entry.plan.predicted_ms or single_processor(place.on for place in entry.plan.placements):
-            continue
-        if len(result) < most and all(differ(entry.plan, other.plan) for other in result):
+        if len(result) < most and _is_new(entry.plan, result):
             result.append(entry)
     return result
 
@@ -123,9 +120,15 @@ def add_plan_of_runs(problem: Problem, entries: Sequence[ShortlistEntry], alone:
     if max(alone.cpu, alone.gpu) < SKEW * min(alone.cpu, alone.gpu):
         return list(entries)
     entry = Perturbation("the processors as they ran", cpu=alone.cpu, gpu=alone.gpu).best(problem)
-    shared = not single_processor(place.on for place in entry.plan.placements)
-    new = shared and all(differ(entry.plan, other.plan) for other in entries)
-    return [*entries, entry] if new else list(entries)
+    return [*entries, entry] if _is_new(entry.plan, entries) else list(entries)
+
+
+def _is_new(plan: Plan, entries: Iterable[ShortlistEntry]) -> bool:
+    """Whether a plan can run, uses both processors, and differs from all of ``entries``."""
+    # A plan says 0 of an infinite time.
+    if not plan.predicted_ms or single_processor(place.on for place in plan.placements):
+        return False
+    return all(differ(plan, other.plan) for other in entries)
 
 
 def differ(plan: Plan, other: Plan, share: float = APART) -> bool:
