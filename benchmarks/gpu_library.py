@@ -1,7 +1,8 @@
 """A network's convolutions alone, in the tuner and in a library, and the whole library beside the sum of its operators.
 
 These times are of runs back to back, waited for once, as a network's run is: events make a GPU take some microseconds
-longer for each kernel.  Beside them the time that plans are made from, for which other bytes go through the GPU's caches
+longer for each kernel.  Everything is loaded :data:`LOADS` times, because a kernel of a few microseconds takes up to a fifth
+longer in one load than in the next, for as long as it stays loaded.  Beside the three times the time that plans are made from, for which other bytes go through the GPU's caches
 between two runs, and, by the GPU's clock, a kernel's time alone and inside a run of the whole network.
 """
 
@@ -9,19 +10,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gpu_convolutions import Wanted, convolution_of, wanted_of
 from gpu_kernels import OnPhone, builder_for, our_inputs
-from tvm import autotvm
+from tvm.autotvm.measure import MeasureInput
 
 from tvm_codl.api import Session
 from tvm_codl.errors import UserError
 from tvm_codl.frontend.load import load_model
 from tvm_codl.graph.footprint import touched_bytes
 from tvm_codl.graph.opgraph import Operator, OpGraph
+from tvm_codl.kernels.tuner.builder import Built
 from tvm_codl.kernels.tuner.runner import BatchRunner
 from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.probe import whole_probes
@@ -34,8 +38,8 @@ from tvm_codl.relay.prepared import Prepared
 from tvm_codl.report.timeline import read_events
 from tvm_codl.runtime.comodule import CoModule
 
-#: Each is timed in turn so often; the medians count.
-ROUNDS = 15
+#: After each load, each is timed in turn so often; the medians of all count.
+LOADS, ROUNDS = 5, 3
 #: Runs of the library before one whose kernels are timed: a GPU that idled has a lower clock.
 BUSY_RUNS = 20
 WARM_MS = 5.0
@@ -55,36 +59,23 @@ def compare_network(model: str, session: Session) -> dict[str, Any]:
     prepared = prepare(load_model(f"zoo:{model}"))
     graph = prepared.graph
     calls = Counter(Workload.of(operator, graph).key for operator in graph.operators)
-    network = session.open(session.library(prepared, uniform_plan(graph, "gpu", prepared.name)))
-    network.run(prepared.model.sample_inputs())
+    library = session.library(prepared, uniform_plan(graph, "gpu", prepared.name))
     operators = _operators(prepared, session)
     convolutions = _convolutions(model, graph, session)
-    functions = dict(zip(convolutions, _inside(network), strict=True))
     estimates, tuned = our_inputs([each for _, each in convolutions.values()], session)
     inputs = [known or estimate for known, estimate in zip(tuned, estimates, strict=True)]
-    builder, runner = builder_for(session), BatchRunner(session.phone, 1, 3, MIN_REPEAT_MS)
-    option = autotvm.measure_option(builder=builder, runner=runner)
+    builder = builder_for(session)
     sums, runs = [], []
     times: dict[str, list[tuple[float, ...]]] = {key: [] for key in convolutions}
     try:
-        built = builder.build(inputs)
-        kernels = [OnPhone(session, library) for library in built]
-        for _ in range(ROUNDS):
-            runs += network.benchmark(BUSY_RUNS)
-            inside = _inside(network)
-            cold = {
-                key: float(np.median(module.time_region(region, 3, 0.0, touched_bytes(graph))))
-                for key, (module, region) in operators.items()
-            }
+        kernels = dict(zip(convolutions, zip(inputs, builder.build(inputs), strict=True), strict=True))
+        # All loads stay until the end: one that follows another would get its addresses.
+        loads = [_rounds(prepared, session, library, operators, kernels) for _ in range(LOADS)]
+        for run_ms, cold, took in chain.from_iterable(zip(*loads, strict=True)):
+            runs += run_ms
             sums.append(sum(calls[key] * ms for key, ms in cold.items()))
-            for key, kernel, candidate, library in zip(convolutions, kernels, inputs, built, strict=True):
-                autotvm.measure.create_measure_batch(candidate.task, option)  # names the task to the runner
-                (result,) = runner.run([candidate], [library])
-                module, region = operators[key]
-                warm_ms = float(np.median(module.time_region(region, 3, WARM_MS)))
-                tuner_ms, inside_ms = 1e3 * float(np.mean(result.costs)), inside[functions[key]] / calls[key]
-                new = (kernel.sample(), tuner_ms, warm_ms, cold[key], kernel.kernels_ms(), inside_ms)
-                times[key].append(new)
+            for key, (*alone, all_calls) in took.items():
+                times[key].append((*alone, all_calls / calls[key]))
     finally:
         builder.close()
     rows = [
@@ -94,6 +85,42 @@ def compare_network(model: str, session: Session) -> dict[str, Any]:
     ]
     whole = {"run_ms": float(np.median(runs)), "sum_ms": float(np.median(sums))}
     return {"model": model, "rows": rows, **whole, **_summary(rows)}
+
+
+def _rounds(
+    prepared: Prepared,
+    session: Session,
+    library: Path,
+    operators: Sequence[tuple[Path, Sequence[str]]],
+    kernels: Mapping[str, tuple[MeasureInput, Built]],
+) -> Iterator[tuple[list[float], dict[str, float], dict[str, tuple[float, ...]]]]:
+    """Loads everything, and times it :data:`ROUNDS` times in turn: ms of runs of the network, of each operator with cold
+    caches, and of each kernel by :data:`TIMES`, the last of them for all its calls in a run."""
+    network = session.open(library)
+    network.run(prepared.model.sample_inputs())
+    regions = {}
+    for path, keys in operators:
+        module = open_remote(session.phone, path)
+        regions.update({key: (module, region) for region, key in enumerate(keys)})
+    alone = {key: OnPhone(session, built) for key, (_, built) in kernels.items()}
+    runner = BatchRunner(session.phone, 1, 3, MIN_REPEAT_MS)
+    touched = touched_bytes(prepared.graph)
+    for _ in range(ROUNDS):
+        run_ms = network.benchmark(BUSY_RUNS)
+        inside = dict(zip(kernels, _inside(network), strict=True))
+        cold = {
+            key: float(np.median(module.time_region(region, 3, 0.0, touched)))
+            for key, (module, region) in regions.items()
+        }
+        took = {}
+        for key, (candidate, built) in kernels.items():
+            runner.set_task(candidate.task)
+            (result,) = runner.run([candidate], [built])
+            module, region = regions[key]
+            warm_ms = float(np.median(module.time_region(region, 3, WARM_MS)))
+            tuner_ms = 1e3 * float(np.mean(result.costs))
+            took[key] = (alone[key].sample(), tuner_ms, warm_ms, cold[key], alone[key].kernels_ms(), inside[key])
+        yield run_ms, cold, took
 
 
 def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -108,15 +135,14 @@ def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _operators(prepared: Prepared, session: Session) -> dict[str, tuple[CoModule, int]]:
-    """By workload, each operator whole on the GPU as a region of a library."""
+def _operators(prepared: Prepared, session: Session) -> list[tuple[Path, list[str]]]:
+    """Libraries with each operator whole on the GPU, and the workloads of their regions."""
     wholes = [probe for probe in whole_probes(prepared.graph) if probe.processor == "gpu"]
-    found = {}
+    found = []
     for probes, outcome in Measurer.of(prepared, session).libraries(wholes):
         if outcome.path is None:
             raise UserError("an operator does not build by itself", outcome.error, "tvm-codl doctor")
-        module = open_remote(session.phone, outcome.path)
-        found.update({probe.key: (module, region) for region, probe in enumerate(probes)})
+        found.append((outcome.path, [probe.key for probe in probes]))
     return found
 
 
@@ -130,8 +156,8 @@ def _convolutions(model: str, graph: OpGraph, session: Session) -> dict[str, tup
     return found
 
 
-def _inside(network: CoModule) -> dict[str, float]:
-    """ms of all calls in a run of each of the library's functions with a convolution or product, by its name.
+def _inside(network: CoModule) -> list[float]:
+    """ms of all calls in a run of each of the library's functions with a convolution or product.
 
     Equal operators are one function, and functions have the operators' order.
     """
@@ -139,4 +165,4 @@ def _inside(network: CoModule) -> dict[str, float]:
     for event in read_events(network.timeline()):
         if event.kind == "kernel" and _CONVOLUTION.match(event.name):
             took[event.name] += (event.end_us - event.start_us) / 1e3
-    return took
+    return list(took.values())
