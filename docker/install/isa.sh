@@ -33,6 +33,8 @@ python3 -m venv tools
 tools/bin/pip install -q 'meson>=1.7' mako pyyaml packaging ply ninja
 [ -x cargo/bin/bindgen ] || cargo install --root "$PWD/cargo" bindgen-cli
 export PATH=$PWD/tools/bin:$PWD/cargo/bin:$PATH
+# bindgen takes the newest libclang and the headers of whatever clang is found first: both of one release.
+export LIBCLANG_PATH=/usr/lib/llvm-15/lib CLANG_PATH=/usr/bin/clang-15
 printf "[binaries]\nllvm-config = '/usr/bin/llvm-config-15'\nbindgen = '%s/cargo/bin/bindgen'\n" "$PWD" > native.ini
 off=()
 for part in glx egl gbm gles1 gles2 shared-glapi glvnd xmlconfig libunwind lmsensors valgrind gallium-va gallium-vdpau \
