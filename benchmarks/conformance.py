@@ -155,7 +155,7 @@ def _table(what: str, rows: Sequence[tuple[str, object]]) -> Table:
 )
 @click.option("--shuffle", type=int, metavar="SEED", help="In another order: an unfinished run is then a sample.")
 @click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Cases at a time.")
-@click.option("--seconds", type=float, default=120.0, show_default=True, help="For one case.")
+@click.option("--seconds", type=float, default=600.0, show_default=True, help="For one case.")
 @click.option(
     "--results", type=click.Path(dir_okay=False, path_type=Path), help="Keep outcomes here, and go on from there."
 )
