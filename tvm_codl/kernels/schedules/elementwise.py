@@ -137,11 +137,7 @@ def _attached(outs: list[te.Tensor], roots: list[te.ComputeOp]) -> te.ComputeOp 
 
 
 def _schedule_epilogue(s: te.Schedule, op: te.ComputeOp, inner: te.ComputeOp) -> None:
-    by_row = reduces_last(inner)
-    lanes = 1 if by_row else min(stage_lanes(op), stage_lanes(inner))
-    if _in_groups() and reductions.shared(s, op.output(0), inner.output(0), lanes):
-        return
-    _enclose(s, inner.output(0), op.output(0), lanes)
+    _enclose(s, inner.output(0), op.output(0), min(stage_lanes(op), stage_lanes(inner)))
 
 
 def _schedule_reduction(s: te.Schedule, op: te.ComputeOp) -> None:
@@ -152,20 +148,20 @@ def _schedule_reduction(s: te.Schedule, op: te.ComputeOp) -> None:
     if op.num_outputs > 1:
         _finish(s[op], list(s[op].op.axis), extents_of(op), 1, reduction_size(op))
         return
-    out = op.output(0)
-    by_row = reduces_last(op)
-    lanes = 1 if by_row else stage_lanes(op)
-    acc = s.cache_write(out, "local")
-    if _in_groups() and reductions.shared(s, out, acc, lanes):
-        return
-    _enclose(s, acc, out, lanes)
+    lanes, out = stage_lanes(op), op.output(0)
+    _enclose(s, s.cache_write(out, "local"), out, lanes)
 
 
 def _enclose(s: te.Schedule, acc: te.Tensor, out: te.Tensor, lanes: int) -> None:
-    """Computes ``acc`` where ``out`` needs it: for one vector, or, where no vector divides the last axis, for all of it."""
+    """Computes ``acc`` where ``out`` needs it: for one vector, or, where no vector divides the last axis, for all of it.
+    A real GPU shares a long one among a group's work-items."""
+    by_row = reduces_last(acc.op)
+    lanes = 1 if by_row else lanes
+    if _in_groups() and reductions.shared(s, out, acc, lanes):
+        return
     axes, extents, work = list(s[out].op.axis), extents_of(out.op), reduction_size(acc.op)
     s[acc].set_scope("local")
-    if reduces_last(acc.op):
+    if by_row:
         _accumulate_row(s, acc, out, _finish(s[out], axes, extents, lanes, work))
     elif lanes == 1 and 1 < extents[-1] <= ROW and len(axes) > 1 and _played():
         s[acc].compute_at(s[out], _finish(s[out], axes[:-1], extents[:-1], 1, extents[-1] * work))
