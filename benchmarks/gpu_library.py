@@ -2,9 +2,9 @@
 
 These times are of runs back to back, waited for once, as a network's run is: events make a GPU take some microseconds
 longer for each kernel.  Everything is loaded :data:`LOADS` times: in a library a kernel of a few microseconds takes up to
-1.16 times as long in one load as in another (resnet18 on an H100), in every round of that load.
-Beside the three times the time that plans are made from, for which other bytes go through the GPU's caches
-between two runs, and, by the GPU's clock, a kernel's time alone and inside a run of the whole network.
+1.16 times as long in one load as in another (resnet18 on an H100), in every round of that load.  Beside the three times the
+time that plans are made from, for which other bytes go through the GPU's caches between two runs, and, by the GPU's clock, a
+kernel's time alone and inside a run of the whole network.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def schedule_stages(outs: list[te.Tensor] | te.Tensor) -> te.Schedule:
         return s
     inner = _attached(outs, roots)
     if inner is not None:
-        _schedule_epilogue(s, outs[0].op, inner)
+        _enclose(s, inner.output(0), outs[0], min(stage_lanes(outs[0].op), stage_lanes(inner)))
         return s
     for op in roots:
         if op.reduce_axis:
@@ -134,10 +134,6 @@ def _attached(outs: list[te.Tensor], roots: list[te.ComputeOp]) -> te.ComputeOp 
     same = inner.num_outputs == 1 and inner.reduce_axis and extents_of(inner) == extents_of(final) and inner.axis
     fits = _in_groups() or not reduces_last(inner)
     return inner if same and fits and used_in_place(final, inner) else None
-
-
-def _schedule_epilogue(s: te.Schedule, op: te.ComputeOp, inner: te.ComputeOp) -> None:
-    _enclose(s, inner.output(0), op.output(0), min(stage_lanes(op), stage_lanes(inner)))
 
 
 def _schedule_reduction(s: te.Schedule, op: te.ComputeOp) -> None:
