@@ -41,6 +41,8 @@ FEWEST, MOST = (2, 2, 4), (15, 25, 40)
 SHARES = (0.3, 0.2, 0.5)
 #: Plans within this share of each other are equally fast; of these the one with the best prediction is taken.
 TIE = 0.01
+#: Plans are compared by such quantiles of their samples: in a calm race, and in a disturbed one, as other work only adds.
+MEDIAN, LOWER_QUARTILE = 0.5, 0.25
 #: Seconds for disturbed turns of the processors alone before the race.
 ALONE_PATIENCE_S = 1.0
 #: How often the last stage runs at most.  A split that loses to a single processor runs again: other load on the machine
@@ -100,20 +102,22 @@ def validate(
     predicted = {name: plan.predicted_ms for name, plan in plans.items()}
     racing, soundness = race(modules, patience_s=seconds / 2, usual=context.usual_work), Soundness(prepared, context)
 
+    def share() -> float:
+        return LOWER_QUARTILE if racing.disturbed else MEDIAN
+
     def run(names: Sequence[str], repeat: int) -> Mapping[str, list[float]]:
         times = racing.run(repeat, names)
         if found is None:
             return times
-        medians = _medians(times, names)
-        first = choose(medians, predicted)
+        first = choose(_quantiles(times, names, share()), predicted)
         if soundness.fault(plans[first], modules[first]) is None:
-            found(msgspec.structs.replace(problem.correct(plans[first]), measured_ms=medians[first]))
+            found(msgspec.structs.replace(problem.correct(plans[first]), measured_ms=float(np.median(times[first]))))
         return times
 
-    result = halve_successively(run, predicted, singles, log, seconds)
+    result = halve_successively(run, predicted, singles, log, seconds, share=share)
     if racing.words:
-        log(racing.words)
-    result = without_faults(result, predicted, lambda name: soundness.fault(plans[name], modules[name]), log)
+        log(racing.words + ("; plans were compared by their lower quartiles" if racing.disturbed else ""))
+    result = without_faults(result, predicted, lambda name: soundness.fault(plans[name], modules[name]), log, share())
     for name in result.samples:
         plan = plans[name]
         log(f"{name}: predicted {plan.predicted_ms:.2f} ms, measured {result.median(name):.2f} ms")
@@ -150,7 +154,7 @@ def _run_alone(
     for module in alone.values():
         module.run(inputs)
     times = race(alone, patience_s=ALONE_PATIENCE_S, usual=context.usual_work).run(FEWEST[-1])
-    ms = _medians(times, PROCESSORS)
+    ms = _quantiles(times, PROCESSORS)
     return Calibration(**{on: ms[on] / (plan.predicted_ms / plan.correction) for on, plan in singles.items()})
 
 
@@ -159,6 +163,7 @@ def without_faults(
     predicted_ms: Mapping[str, float],
     fault: Callable[[str], Fault | None],
     log: Log = lambda _: None,
+    share: float = MEDIAN,
 ) -> Validation:
     """``result`` whose first plan has no fault, those faster ones left out that have one.
 
@@ -171,7 +176,7 @@ def without_faults(
             raise CheckFailed(
                 "no plan gives right answers on this phone", f"{result.first}: {found.words}", "tvm-codl doctor"
             )
-        result = Validation(samples, choose(_medians(samples, tuple(samples)), predicted_ms))
+        result = Validation(samples, choose(_quantiles(samples, tuple(samples), share), predicted_ms))
     return result
 
 
@@ -182,10 +187,12 @@ def halve_successively(
     log: Log = lambda _: None,
     seconds: float = SECONDS,
     calm: Callable[[], None] = calm_down,
+    share: Callable[[], float] = lambda: MEDIAN,
 ) -> Validation:
     """Finds the fastest plan by ``run(names, rounds)``, which returns samples in ms.
 
-    ``singles`` names the plans that are one processor alone.  Where a repeated stage replaces an earlier one, the samples
+    ``singles`` names the plans that are one processor alone.  Plans are compared by what ``share`` of their samples is
+    below, which it says anew after each run.  Where a repeated stage replaces an earlier one, the samples
     of the earlier one are left out.
     """
     samples: Samples = {name: [] for name in predicted_ms}
@@ -198,17 +205,17 @@ def halve_successively(
             _add(samples, run(racing, count))
         done = 0
         if stage + 1 < len(SHARES):
-            racing = leaders(samples, racing, predicted_ms, singles)
+            racing = leaders(samples, racing, predicted_ms, singles, share())
     for _ in range(REPEATS - 1):
-        medians = _medians(samples, racing)
-        first = choose(medians, predicted_ms)
-        split = min((n for n in racing if n not in singles), key=medians.__getitem__, default=None)
+        ms = _quantiles(samples, racing, share())
+        first = choose(ms, predicted_ms)
+        split = min((n for n in racing if n not in singles), key=ms.__getitem__, default=None)
         if split is None or len(racing) < 2:
             break
         if first in singles:
             if predicted_ms[split] > predicted_ms[first] * (1 + TIE):
                 break
-            log(f"{first} {medians[first]:.2f} ms before {split} {medians[split]:.2f} ms: running them again")
+            log(f"{first} {ms[first]:.2f} ms before {split} {ms[split]:.2f} ms: running them again")
             calm()
             again = dict(run(racing, _count(2, samples, racing, seconds)))
             # Either run may have been disturbed; keep the one in which the split did better.
@@ -218,14 +225,14 @@ def halve_successively(
             _add(samples, run(racing, _count(2, samples, racing, seconds)))
         else:
             break
-    first = choose(_medians(samples, racing), predicted_ms)
-    return Validation(samples, safest(first, samples, [name for name in racing if name in singles]))
+    first = choose(_quantiles(samples, racing, share()), predicted_ms)
+    return Validation(samples, safest(first, samples, [name for name in racing if name in singles], share()))
 
 
-def safest(first: str, samples: Mapping[str, Sequence[float]], singles: Sequence[str]) -> str:
+def safest(first: str, samples: Mapping[str, Sequence[float]], singles: Sequence[str], share: float = MEDIAN) -> str:
     """``first``, or the best of ``singles`` where that is not slower beyond doubt: noise alone must not choose a split, which
     needs both processors undisturbed and may be the slower one tomorrow."""
-    alone = min(singles, key=_medians(samples, singles).__getitem__, default=first)
+    alone = min(singles, key=_quantiles(samples, singles, share).__getitem__, default=first)
     lead, error = _compare(samples[first], samples[alone])
     return first if first in singles or lead > 2 * error else alone
 
@@ -235,24 +242,25 @@ def leaders(
     racing: Sequence[str],
     predicted_ms: Mapping[str, float],
     singles: Collection[str],
+    share: float = MEDIAN,
 ) -> list[str]:
     """The faster half of the splits, two at least, and the faster single processor, in the order of ``racing``.
 
     Without a split both processors stay: their order may still change.
     """
-    medians = _medians(samples, racing)
-    order = sorted(racing, key=lambda name: (medians[name], predicted_ms[name]))
+    ms = _quantiles(samples, racing, share)
+    order = sorted(racing, key=lambda name: (ms[name], predicted_ms[name]))
     splits = [name for name in order if name not in singles]
     alone = [name for name in order if name in singles]
     kept = {*splits[: max(2, math.ceil(len(splits) / 2))], *alone[: 1 if splits else None]}
     return [name for name in racing if name in kept]
 
 
-def choose(median_ms: Mapping[str, float], predicted_ms: Mapping[str, float], tie: float = TIE) -> str:
+def choose(measured_ms: Mapping[str, float], predicted_ms: Mapping[str, float], tie: float = TIE) -> str:
     """The fastest of what was measured; of those within ``tie`` of it, the one that is predicted to be the fastest."""
-    limit = min(median_ms.values()) * (1 + tie)
-    close = [name for name, ms in median_ms.items() if ms <= limit]
-    return min(close, key=lambda name: (predicted_ms[name], median_ms[name]))
+    limit = min(measured_ms.values()) * (1 + tie)
+    close = [name for name, ms in measured_ms.items() if ms <= limit]
+    return min(close, key=lambda name: (predicted_ms[name], measured_ms[name]))
 
 
 def is_unsure(samples: Sequence[Sequence[float]], tie: float = TIE) -> bool:
@@ -273,8 +281,8 @@ def _compare(first: Sequence[float], second: Sequence[float]) -> tuple[float, fl
     return float(np.median(ratio)), 1.25 * float(np.std(ratio)) / math.sqrt(n)
 
 
-def _medians(samples: Mapping[str, Sequence[float]], names: Sequence[str]) -> dict[str, float]:
-    return {name: float(np.median(samples[name])) for name in names}
+def _quantiles(samples: Mapping[str, Sequence[float]], names: Sequence[str], share: float = MEDIAN) -> dict[str, float]:
+    return {name: float(np.quantile(samples[name], share)) for name in names}
 
 
 def _lead(samples: Mapping[str, Sequence[float]], name: str, other: str) -> float:
@@ -288,5 +296,5 @@ def _add(samples: Samples, new: Mapping[str, Sequence[float]]) -> None:
 
 def _count(stage: int, samples: Samples, racing: Sequence[str], seconds: float) -> int:
     """Rounds of a stage.  One run of a round is not counted."""
-    round_s = sum(_medians(samples, racing).values()) * (RUNS + 1) / 1e3
+    round_s = sum(_quantiles(samples, racing).values()) * (RUNS + 1) / 1e3
     return int(np.clip(SHARES[stage] * seconds / round_s, FEWEST[stage], MOST[stage]))
