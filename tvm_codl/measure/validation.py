@@ -21,7 +21,7 @@ from tvm_codl.measure.context import Context, Log
 from tvm_codl.measure.interleave import RUNS, calm_down, race, start
 from tvm_codl.measure.plan_libraries import open_runnable
 from tvm_codl.measure.sound_plans import Soundness
-from tvm_codl.plan.calibration import Calibration
+from tvm_codl.plan.calibration import Calibration, calibrate_alone
 from tvm_codl.plan.candidates import PROCESSORS
 from tvm_codl.plan.measured import calibrate_network, record_of
 from tvm_codl.plan.plan import Plan
@@ -131,8 +131,10 @@ def validate(
         context.store.add(runs)
     # Calibrate on single-processor runs only: they fit better than per-operator sums.
     own = calibrate_network(context.plan_runs(), problem.graph)
-    if not racing.disturbed:
-        log(f"calibrated by these runs: {own.cpu:.3f} (CPU) and {own.gpu:.3f} (GPU) times the operators' sum")
+    if racing.disturbed:
+        # What took less than predicted, and other work only added to it, was predicted too slow.
+        own = own.at_most(calibrate_alone(singles, _quantiles(result.samples, tuple(result.samples), LOWER_QUARTILE)))
+    log(f"calibrated by these runs: {own.cpu:.3f} (CPU) and {own.gpu:.3f} (GPU) times the operators' sum")
     priced = dataclasses.replace(problem, calibration=own).correct(plans[result.first])
     chosen = msgspec.structs.replace(priced, measured_ms=result.median(result.first))
     if result.first not in singles:
@@ -154,8 +156,7 @@ def _run_alone(
     for module in alone.values():
         module.run(inputs)
     times = race(alone, patience_s=ALONE_PATIENCE_S, usual=context.usual_work).run(FEWEST[-1])
-    ms = _quantiles(times, PROCESSORS)
-    return Calibration(**{on: ms[on] / (plan.predicted_ms / plan.correction) for on, plan in singles.items()})
+    return calibrate_alone(singles, _quantiles(times, PROCESSORS))
 
 
 def without_faults(

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from tvm_codl.plan.plan import single_processor
+from tvm_codl.plan.plan import Plan, single_processor
 from tvm_codl.records.plan_record import PlanRecord
 
 #: So many samples are trusted by half, more of them by more.  Between two runs a phone's speed varies about as much as sums
@@ -32,6 +32,10 @@ class Calibration(msgspec.Struct, frozen=True):
         """The factor of a plan in which both work, each about half of the time: their geometric mean."""
         return math.sqrt(self.cpu * self.gpu)
 
+    def at_most(self, other: Calibration) -> Calibration:
+        """The smaller factor of each processor."""
+        return Calibration(min(self.cpu, other.cpu), min(self.gpu, other.gpu))
+
 
 def calibrate(records: Iterable[PlanRecord]) -> Calibration:
     """From one network's runs on single processors; plans that use both are ignored."""
@@ -41,6 +45,12 @@ def calibrate(records: Iterable[PlanRecord]) -> Calibration:
         if on in errors and record.predicted_ms > 0 and record.median_ms > 0:
             errors[on].append(log_error(record))
     return Calibration(**{on: math.exp(shrunk_median(values)) for on, values in errors.items()})
+
+
+def calibrate_alone(plans: Mapping[str, Plan], ms: Mapping[str, float]) -> Calibration:
+    """From the plans of single processors, by processor, and the ms that they just took."""
+    ran = {on: plan.predicted_ms / plan.correction for on, plan in plans.items() if on in ms}
+    return Calibration(**{on: ms[on] / predicted_ms for on, predicted_ms in ran.items()})
 
 
 def processor_of(record: PlanRecord) -> str:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.examples import examples
 from tests.unit.plan.test_measured import given
 from tvm_codl.plan.baselines.greedy import greedy_chains
-from tvm_codl.plan.calibration import PRIOR_SAMPLES, Calibration, calibrate, processor_of
+from tvm_codl.plan.calibration import PRIOR_SAMPLES, Calibration, calibrate, calibrate_alone, processor_of
 from tvm_codl.plan.measured import calibrate_network, fit_correction, record_of
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
@@ -41,6 +41,15 @@ def test_the_more_looks_agree_the_more_they_are_believed() -> None:
         assert (found.cpu, found.gpu) == pytest.approx((0.7**belief, 1.5**belief), abs=1e-3)
         assert found.shared == pytest.approx(math.sqrt(found.cpu * found.gpu))
     assert factors[0].cpu == pytest.approx(math.sqrt(0.7), abs=1e-3)
+
+
+def test_a_time_that_was_disturbed_only_shows_what_was_predicted_too_slow() -> None:
+    plans = dataclasses.replace(given(3), calibration=Calibration(1.2, 0.9)).single_processor_plans()
+    simulated = {on: plan.predicted_ms / plan.correction for on, plan in plans.items()}
+    most = calibrate_alone(plans, {"cpu": simulated["cpu"] * 1.5, "gpu": simulated["gpu"] * 0.8})
+    assert (most.cpu, most.gpu) == pytest.approx((1.5, 0.8))
+    assert Calibration().at_most(most) == Calibration(1.0, most.gpu)
+    assert calibrate_alone(plans, {"gpu": simulated["gpu"] * 0.8}).cpu == 1.0
 
 
 def test_only_looks_at_this_network_on_one_processor_count() -> None:
