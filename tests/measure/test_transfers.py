@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_codl.measure.transfers import feed_beside, kernel_and_rest, pauses, ping_pong, readers, start
+from tvm_codl.measure.transfers import feed_beside, kernel_and_rest, pauses, ping_pong, readers, start, waits
 
 
 def span(processor: str, begin: float, end: float, kind: str = "kernel", name: str = "k") -> dict[str, object]:
@@ -27,6 +27,12 @@ def test_a_pause_is_from_the_others_end_to_the_next_start() -> None:
     assert pauses(RUN, "gpu", "cpu") == pytest.approx(0.030)
     assert pauses(RUN, "gpu", "gpu") == pytest.approx(0.003)
     assert pauses(RUN[:1], "cpu", "gpu") == 0.0
+
+
+def test_waits_are_those_of_the_look_that_nobody_disturbed() -> None:
+    asleep = [span("gpu", 0, 10), span("cpu", 240, 250), span("gpu", 500, 510)]
+    assert waits([[asleep] * 3]) == pytest.approx((0.230, 0.250))
+    assert waits([[asleep] * 3, [RUN, RUN, asleep], [asleep] * 3]) == pytest.approx((0.0015, 0.030))
 
 
 def test_a_start_is_from_the_first_event_to_the_gpus_first_kernel() -> None:

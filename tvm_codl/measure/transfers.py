@@ -72,7 +72,11 @@ def relayouts(shape: tuple[int, ...]) -> Dataflow:
 
 
 def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target) -> TransferCost:
-    """Medians over many runs of small programs on the phone; a few seconds, most of them for building."""
+    """Medians over many runs of small programs on the phone; a few seconds, most of them for building.
+
+    Waits are the least of three looks between which others are built: on a core that somebody else has for a moment, a wait
+    takes a hundred times as long, and every plan would be the better processor alone.
+    """
     with tempfile.TemporaryDirectory(prefix="tvm-codl-share-") as folder:
 
         def ready(library: Library) -> Any:
@@ -81,12 +85,18 @@ def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target
         def runs(flow: Dataflow) -> tuple[Any, list[list[Span]]]:
             module = ready(build_dataflow(flow, cpu, gpu))
             module.run({"x": np.zeros(flow.roots[0].shape, "float32")})
-            return module, [module.timeline() for _ in range(RUNS)][1:]
+            return module, look(module)
+
+        def look(module: Any) -> list[list[Span]]:
+            return [module.timeline() for _ in range(RUNS)][1:]
 
         passing, crossed = runs(ping_pong(LARGE, ROUNDS))
+        looks = [crossed]
         lone, queued = runs(chain(NEAR, ("gpu",) * 2 * ROUNDS))
+        looks.append(look(passing))
         far_module, far = runs(readers(NEAR, ROUNDS // 2))
-        wait_cpu, wait_gpu = (median(pauses(run, on, after) for run in crossed) for on, after in _PASSING)
+        looks.append(look(passing))
+        wait_cpu, wait_gpu = waits(looks)
         layout = ready(build_dataflow(relayouts(LARGE), cpu, gpu, keep_weights=False))
         relayout = max(median(layout.time_region(i, 9)) for i in range(2)) / _megabytes(LARGE)
         feed = median(_each(run, "feed", 2 * ROUNDS) for run in queued)
@@ -97,7 +107,7 @@ def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target
             # Moves lie in the pauses, and the waits are what is left of them in a chain of small tensors.
             _, small = runs(ping_pong((1, 64), ROUNDS))
             large = wait_cpu, wait_gpu
-            wait_cpu, wait_gpu = (median(pauses(run, on, after) for run in small) for on, after in _PASSING)
+            wait_cpu, wait_gpu = waits([small])
             to_cpu, to_gpu = (
                 max(whole - wait, 0.0) / _megabytes(LARGE)
                 for whole, wait in zip(large, (wait_cpu, wait_gpu), strict=True)
@@ -130,6 +140,12 @@ def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target
 
 
 _PASSING = (("cpu", "gpu"), ("gpu", "cpu"))
+
+
+def waits(looks: Sequence[Sequence[Sequence[Span]]]) -> tuple[float, float]:
+    """Milliseconds of the CPU's waits and of the GPU's: the least of the looks' medians over their runs."""
+    cpu, gpu = (min(median(pauses(run, on, after) for run in runs) for runs in looks) for on, after in _PASSING)
+    return cpu, gpu
 
 
 def pauses(run: Iterable[Span], processor: str, after: str) -> float:
