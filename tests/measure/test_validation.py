@@ -53,11 +53,11 @@ class Phone:
             for name in names
         }
 
-    def race(self, predicted: Mapping[str, float], seconds: float = 60.0, share: float = MEDIAN) -> Validation:
+    def race(self, predicted: Mapping[str, float], seconds: float = 60.0, quantile: float = MEDIAN) -> Validation:
         def calm() -> None:
             self.calm += 1
 
-        return halve_successively(self.run, predicted, SINGLES, seconds=seconds, calm=calm, share=lambda: share)
+        return halve_successively(self.run, predicted, SINGLES, seconds=seconds, calm=calm, quantile=lambda: quantile)
 
 
 def test_the_fastest_is_taken_whatever_was_predicted() -> None:
@@ -118,7 +118,7 @@ def test_of_two_processors_the_one_whose_calm_samples_are_faster_is_taken_in_a_d
 
     predicted = {"cpu": 0.46, "gpu": 0.52, "a": 0.44}
     times = {"cpu": 0.52, "gpu": 0.39, "a": 0.53}
-    assert Disturbed(times, noise=0.01).race(predicted, share=LOWER_QUARTILE).first == "gpu"
+    assert Disturbed(times, noise=0.01).race(predicted, quantile=LOWER_QUARTILE).first == "gpu"
     assert Disturbed(times, noise=0.01).race(predicted).first == "cpu"
 
 

@@ -102,22 +102,24 @@ def validate(
     predicted = {name: plan.predicted_ms for name, plan in plans.items()}
     racing, soundness = race(modules, patience_s=seconds / 2, usual=context.usual_work), Soundness(prepared, context)
 
-    def share() -> float:
+    def quantile() -> float:
         return LOWER_QUARTILE if racing.disturbed else MEDIAN
 
     def run(names: Sequence[str], repeat: int) -> Mapping[str, list[float]]:
         times = racing.run(repeat, names)
         if found is None:
             return times
-        first = choose(_quantiles(times, names, share()), predicted)
+        first = choose(_quantiles(times, names, quantile()), predicted)
         if soundness.fault(plans[first], modules[first]) is None:
             found(msgspec.structs.replace(problem.correct(plans[first]), measured_ms=float(np.median(times[first]))))
         return times
 
-    result = halve_successively(run, predicted, singles, log, seconds, share=share)
+    result = halve_successively(run, predicted, singles, log, seconds, quantile=quantile)
     if racing.words:
         log(racing.words + ("; plans were compared by their lower quartiles" if racing.disturbed else ""))
-    result = without_faults(result, predicted, lambda name: soundness.fault(plans[name], modules[name]), log, share())
+    result = without_faults(
+        result, predicted, lambda name: soundness.fault(plans[name], modules[name]), log, quantile()
+    )
     for name in result.samples:
         plan = plans[name]
         log(f"{name}: predicted {plan.predicted_ms:.2f} ms, measured {result.median(name):.2f} ms")
@@ -164,7 +166,7 @@ def without_faults(
     predicted_ms: Mapping[str, float],
     fault: Callable[[str], Fault | None],
     log: Log = lambda _: None,
-    share: float = MEDIAN,
+    quantile: float = MEDIAN,
 ) -> Validation:
     """``result`` whose first plan has no fault, those faster ones left out that have one.
 
@@ -177,7 +179,7 @@ def without_faults(
             raise CheckFailed(
                 "no plan gives right answers on this phone", f"{result.first}: {found.words}", "tvm-codl doctor"
             )
-        result = Validation(samples, choose(_quantiles(samples, tuple(samples), share), predicted_ms))
+        result = Validation(samples, choose(_quantiles(samples, tuple(samples), quantile), predicted_ms))
     return result
 
 
@@ -188,13 +190,12 @@ def halve_successively(
     log: Log = lambda _: None,
     seconds: float = SECONDS,
     calm: Callable[[], None] = calm_down,
-    share: Callable[[], float] = lambda: MEDIAN,
+    quantile: Callable[[], float] = lambda: MEDIAN,
 ) -> Validation:
     """Finds the fastest plan by ``run(names, rounds)``, which returns samples in ms.
 
-    ``singles`` names the plans that are one processor alone.  Plans are compared by what ``share`` of their samples is
-    below, which it says anew after each run.  Where a repeated stage replaces an earlier one, the samples
-    of the earlier one are left out.
+    ``singles`` names the plans that are one processor alone.  Plans are compared by the ``quantile()`` of their samples, which
+    a run may change.  Where a repeated stage replaces an earlier one, the samples of the earlier one are left out.
     """
     samples: Samples = {name: [] for name in predicted_ms}
     racing = list(predicted_ms)
@@ -206,9 +207,9 @@ def halve_successively(
             _add(samples, run(racing, count))
         done = 0
         if stage + 1 < len(SHARES):
-            racing = leaders(samples, racing, predicted_ms, singles, share())
+            racing = leaders(samples, racing, predicted_ms, singles, quantile())
     for _ in range(REPEATS - 1):
-        ms = _quantiles(samples, racing, share())
+        ms = _quantiles(samples, racing, quantile())
         first = choose(ms, predicted_ms)
         split = min((n for n in racing if n not in singles), key=ms.__getitem__, default=None)
         if split is None or len(racing) < 2:
@@ -226,14 +227,14 @@ def halve_successively(
             _add(samples, run(racing, _count(2, samples, racing, seconds)))
         else:
             break
-    first = choose(_quantiles(samples, racing, share()), predicted_ms)
-    return Validation(samples, safest(first, samples, [name for name in racing if name in singles], share()))
+    first = choose(_quantiles(samples, racing, quantile()), predicted_ms)
+    return Validation(samples, safest(first, samples, [name for name in racing if name in singles], quantile()))
 
 
-def safest(first: str, samples: Mapping[str, Sequence[float]], singles: Sequence[str], share: float = MEDIAN) -> str:
+def safest(first: str, samples: Mapping[str, Sequence[float]], singles: Sequence[str], quantile: float = MEDIAN) -> str:
     """``first``, or the best of ``singles`` where that is not slower beyond doubt: noise alone must not choose a split, which
     needs both processors undisturbed and may be the slower one tomorrow."""
-    alone = min(singles, key=_quantiles(samples, singles, share).__getitem__, default=first)
+    alone = min(singles, key=_quantiles(samples, singles, quantile).__getitem__, default=first)
     lead, error = _compare(samples[first], samples[alone])
     return first if first in singles or lead > 2 * error else alone
 
@@ -243,13 +244,13 @@ def leaders(
     racing: Sequence[str],
     predicted_ms: Mapping[str, float],
     singles: Collection[str],
-    share: float = MEDIAN,
+    quantile: float = MEDIAN,
 ) -> list[str]:
     """The faster half of the splits, two at least, and the faster single processor, in the order of ``racing``.
 
     Without a split both processors stay: their order may still change.
     """
-    ms = _quantiles(samples, racing, share)
+    ms = _quantiles(samples, racing, quantile)
     order = sorted(racing, key=lambda name: (ms[name], predicted_ms[name]))
     splits = [name for name in order if name not in singles]
     alone = [name for name in order if name in singles]
@@ -282,8 +283,10 @@ def _compare(first: Sequence[float], second: Sequence[float]) -> tuple[float, fl
     return float(np.median(ratio)), 1.25 * float(np.std(ratio)) / math.sqrt(n)
 
 
-def _quantiles(samples: Mapping[str, Sequence[float]], names: Sequence[str], share: float = MEDIAN) -> dict[str, float]:
-    return {name: float(np.quantile(samples[name], share)) for name in names}
+def _quantiles(
+    samples: Mapping[str, Sequence[float]], names: Sequence[str], quantile: float = MEDIAN
+) -> dict[str, float]:
+    return {name: float(np.quantile(samples[name], quantile)) for name in names}
 
 
 def _lead(samples: Mapping[str, Sequence[float]], name: str, other: str) -> float:
