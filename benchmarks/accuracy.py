@@ -22,6 +22,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from tvm_codl.cli.main import main as run_command
 from tvm_codl.cli.options import FILE, PhoneChoice, json_option, phone_options
 from tvm_codl.cli.output import print_json, print_table, talk
 from tvm_codl.cost.evaluation.held_out import hold_out
@@ -149,4 +150,4 @@ def main(
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, "accuracy.py")

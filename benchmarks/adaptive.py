@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 
 from tvm_codl.api import connect
+from tvm_codl.cli.main import main as run_command
 from tvm_codl.cli.options import measuring_options
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.device.cores import split_cores
@@ -195,4 +196,4 @@ def _ms(times: list[float | None]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main, "adaptive.py")

@@ -25,6 +25,7 @@ import numpy as np
 from tvm import autotvm
 from tvm.autotvm.measure import MeasureInput, create_measure_batch
 
+from tvm_codl.cli.main import main as run_command
 from tvm_codl.device.connect import connect
 from tvm_codl.device.reference.local import LocalPhone
 from tvm_codl.kernels.register import cpu_target, gpu_target
@@ -161,4 +162,4 @@ def main(processor: str, count: int, output: Path | None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, "candidates.py")

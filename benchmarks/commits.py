@@ -21,6 +21,7 @@ import click
 import msgspec
 import numpy as np
 
+from tvm_codl.cli.main import main as run_command
 from tvm_codl.cli.options import json_option
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.errors import UserError
@@ -131,4 +132,4 @@ def main(folder: Path, models: tuple[str, ...], budget_s: float, rounds: int, as
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, "commits.py")

@@ -19,6 +19,7 @@ import click
 import msgspec
 import numpy as np
 
+from tvm_codl.cli.main import main as run_command
 from tvm_codl.cli.options import PhoneChoice, json_option, measuring_options, phone_options
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.frontend.load import load_model
@@ -149,4 +150,4 @@ def main(
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, "disturbed.py")

@@ -31,6 +31,7 @@ from gpu_stock import Stock
 from tvm.autotvm.measure import MeasureInput
 
 from tvm_codl.api import Session
+from tvm_codl.cli.main import main as run_command
 from tvm_codl.cli.options import FILE, PhoneChoice, json_option, phone_options, records_option, tuning_records_option
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.device.peak import measure_peak
@@ -253,4 +254,4 @@ def _print_libraries(networks: Sequence[Mapping[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, "gpu.py")

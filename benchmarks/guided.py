@@ -12,7 +12,6 @@ each processor alone beside them.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ import msgspec
 import numpy as np
 
 from tvm_codl.api import Session
+from tvm_codl.cli.main import main as run_command
 from tvm_codl.cli.options import PhoneChoice, phone_options
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cost.model import CostModel, samples_of
@@ -154,4 +154,4 @@ def main(source: str, phone: PhoneChoice, records_folder: Path | None, rounds: i
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main, "guided.py")

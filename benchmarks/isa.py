@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,8 +22,9 @@ import msgspec
 from isa_compiler import Compiler, Kernel, weighted
 from isa_kernels import kernels_of
 
+from tvm_codl.cli.main import main as run_command
 from tvm_codl.cli.output import print_json
-from tvm_codl.errors import CodlError, UserError
+from tvm_codl.errors import UserError
 from tvm_codl.frontend.load import load_model
 from tvm_codl.kernels.gpu import Gpu
 from tvm_codl.relay.pipeline import Prepared, prepare
@@ -126,18 +126,14 @@ def main(
     as_json: bool,
 ) -> None:
     """MODEL is one of the zoo, with or without ``zoo:``, or an ONNX file.  JSON: an object for one GPU, else a list."""
-    try:
-        offline = Compiler(compiler)
-        for name in gpus:
-            gpu_of(name)
-        sources = [m if ":" in m or Path(m).exists() else f"zoo:{m}" for m in models]
-        networks = {Path(m.removeprefix("zoo:")).stem: prepare(load_model(m)) for m in sources}
-        found = emitted(networks, gpus, dtype, images)
-        found = {name: chosen(kernels, only, least) for name, kernels in found.items()}
-        results = [judge(found[name], name, offline) for name in gpus]
-    except CodlError as error:
-        click.echo(str(error), err=True)
-        sys.exit(error.exit_code)
+    offline = Compiler(compiler)
+    for name in gpus:
+        gpu_of(name)
+    sources = [m if ":" in m or Path(m).exists() else f"zoo:{m}" for m in models]
+    networks = {Path(m.removeprefix("zoo:")).stem: prepare(load_model(m)) for m in sources}
+    found = emitted(networks, gpus, dtype, images)
+    found = {name: chosen(kernels, only, least) for name, kernels in found.items()}
+    results = [judge(found[name], name, offline) for name in gpus]
     earlier = json.loads(against.read_text("utf-8")) if against else []
     before = {r["gpu"]: r for r in ([earlier] if isinstance(earlier, dict) else earlier)}
     if as_json:
@@ -148,4 +144,4 @@ def main(
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, "isa.py")

@@ -21,6 +21,7 @@ import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
 
+from tvm_codl.cli.main import main as run_command
 from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.register import cpu_target, gpu_target
 from tvm_codl.runtime import opencl, plugin
@@ -175,4 +176,4 @@ def main(names: tuple[str, ...], stock: bool, integers: bool, processor: str) ->
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, "kernels.py")

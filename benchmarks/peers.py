@@ -1,22 +1,25 @@
-"""Networks by us and by what their users have already: ``python benchmarks/peers.py [MODEL…] [--apart] [--json]``.
+"""Networks by us and by what their users have already: ``python benchmarks/peers.py [MODEL…] [--apart] [--out FOLDER] [--json]``.
 
 ``tvm-codl bench --peers`` for several ONNX and TFLite files or ``zoo:NAME`` (default: the zoo) in one run, so
 that these can be compared with each other as well, such as a network of 8-bit integers with that of float32.  With ``--apart``
-one network runs after the other, which takes less memory and less time.  Ours is the least of the CPU's, the GPU's and the
+one network runs after the other, which takes less memory and less time; ``--out`` does so and keeps a file a network: a run
+that was interrupted goes on with those that are not there.  Ours is the least of the CPU's, the GPU's and the
 plan's time: a plan is taken only where it is faster than each processor alone.  The phone must be a local one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
+from pathlib import Path
 
 import click
 import msgspec
 import numpy as np
 
 from tvm_codl.api import Session
+from tvm_codl.cli.main import main as run_command
 from tvm_codl.cli.options import PhoneChoice, json_option, phone_options, records_option, tuning_records_option
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.frontend.load import load_model
@@ -99,6 +102,23 @@ def compete(models: Sequence[str], session: Session, budget_s: float, rounds: in
     return rows
 
 
+def compete_apart(
+    models: Sequence[str], session: Session, budget_s: float, rounds: int, out: Path | None
+) -> Iterator[Row]:
+    """The rows of ``models``, one after the other; those in the folder ``out`` are taken from there."""
+    for name in models:
+        kept = out / f"{Path(name.removeprefix('zoo:')).stem}.peers.json" if out else None
+        if kept is not None and kept.exists():
+            yield msgspec.json.decode(kept.read_bytes(), type=Row)
+            continue
+        (row,) = compete((name,), session, budget_s, rounds, SECONDS)
+        talk(f"{row.model}: {row.ours_over_peer:.2f} of {row.best_peer}'s time")
+        if kept is not None:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_bytes(msgspec.json.encode(row))
+        yield row
+
+
 @click.command()
 @click.argument("models", nargs=-1)
 @phone_options
@@ -107,16 +127,24 @@ def compete(models: Sequence[str], session: Session, budget_s: float, rounds: in
 @click.option("--budget", "budget_s", default=60.0, metavar="SECONDS", help="To measure each network for.")
 @click.option("--rounds", type=click.IntRange(1), default=30, show_default=True)
 @click.option("--apart", is_flag=True, help="One network after the other.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Keep each network's row here.")
 @json_option
-def main(models: tuple[str, ...], phone: PhoneChoice, budget_s: float, rounds: int, apart: bool, as_json: bool) -> None:
+def main(
+    models: tuple[str, ...],
+    phone: PhoneChoice,
+    budget_s: float,
+    rounds: int,
+    apart: bool,
+    out: Path | None,
+    as_json: bool,
+) -> None:
     """Prints a table with a line for each of MODELS."""
     names = models or tuple(f"zoo:{entry.name}" for entry in ENTRIES if entry.name != "small")
-    rows = []
     with phone.connect() as session:
-        for group in [(name,) for name in names] if apart else [names]:
-            rows += compete(group, session, budget_s, rounds, SECONDS if apart else inf)
-            if apart:
-                talk(f"{rows[-1].model}: {rows[-1].ours_over_peer:.2f} of {rows[-1].best_peer}'s time")
+        if apart or out:
+            rows = list(compete_apart(names, session, budget_s, rounds, out))
+        else:
+            rows = compete(names, session, budget_s, rounds, inf)
         device = session.device
     mean = float(np.exp(np.mean([np.log(row.ours_over_peer) for row in rows])))
     if as_json:
@@ -137,4 +165,4 @@ def _cell(ms: Statistics) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, "peers.py")

@@ -24,6 +24,7 @@ import numpy as np
 from planners_table import OURS, TITLES, Planners, Variant, markdown, page, summary
 
 from tvm_codl.api import Session
+from tvm_codl.cli.main import main as run_command
 from tvm_codl.cli.options import PhoneChoice, json_option, measuring_options, phone_options
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.cli.output_file import OUTPUT_FILE
@@ -205,4 +206,4 @@ def main(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main, "planners.py")

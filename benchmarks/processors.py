@@ -21,6 +21,7 @@ import msgspec
 
 from tvm_codl.api import Session
 from tvm_codl.build.pool import build_all
+from tvm_codl.cli.main import main as run_command
 from tvm_codl.cli.options import PhoneChoice, json_option, phone_options, records_option, tuning_records_option
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.errors import UsageError
@@ -111,7 +112,8 @@ def run_one(name: str, phone: PhoneChoice, rounds: int, plan_s: float) -> None:
         prepared = prepare(load_model(name))
         paths = build(prepared, session, Path(folder))
         print(session.device, flush=True)
-        sys.stdin.readline()
+        if not sys.stdin.readline():
+            return  # who started this has been stopped
         print(msgspec.json.encode(measure(name, prepared, paths, session, rounds, plan_s)).decode(), flush=True)
 
 
@@ -166,4 +168,4 @@ def main(
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, "processors.py")

@@ -15,6 +15,7 @@ import click
 import numpy as np
 
 from tvm_codl.api import connect
+from tvm_codl.cli.main import main as run_command
 from tvm_codl.cli.options import named_plan
 from tvm_codl.frontend.load import load_model
 from tvm_codl.measure.choices import ratio, varied
@@ -89,4 +90,4 @@ def main(source: str, given: str, rounds: int, as_json: bool) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, "settings.py")

@@ -17,6 +17,7 @@ import tvm
 from tvm import autotvm
 from tvm.autotvm.measure import MeasureInput, create_measure_batch
 
+from tvm_codl.cli.main import main as run_command
 from tvm_codl.device.connect import connect
 from tvm_codl.kernels.dispatch import plain, scheduled
 from tvm_codl.kernels.register import cpu_target, gpu_target
@@ -99,4 +100,4 @@ def main(limit: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main, "transfer.py")
