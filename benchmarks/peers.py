@@ -33,6 +33,7 @@ from tvm_codl.plan.plan import uniform_plan
 from tvm_codl.relay.pipeline import prepare
 from tvm_codl.relay.prepared import Prepared
 from tvm_codl.report.statistics import Statistics
+from tvm_codl.runtime.pocl import replace_file
 
 #: Rounds between two lines of progress.
 TOLD = 10
@@ -107,15 +108,14 @@ def compete_apart(
 ) -> Iterator[Row]:
     """The rows of ``models``, one after the other; those in the folder ``out`` are taken from there."""
     for name in models:
-        kept = out / f"{Path(name.removeprefix('zoo:')).stem}.peers.json" if out else None
+        kept = out / f"{name.removeprefix('zoo:').replace('/', '_')}.peers.json" if out else None
         if kept is not None and kept.exists():
             yield msgspec.json.decode(kept.read_bytes(), type=Row)
             continue
         (row,) = compete((name,), session, budget_s, rounds, SECONDS)
         talk(f"{row.model}: {row.ours_over_peer:.2f} of {row.best_peer}'s time")
         if kept is not None:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            kept.write_bytes(msgspec.json.encode(row))
+            replace_file(kept, msgspec.json.encode(row))
         yield row
 
 
