@@ -132,14 +132,15 @@ class CoModule:
 
     def get_outputs(self) -> list[np.ndarray]:
         """The last run's outputs, in the model's order and layout."""
-        # Plans may hold an output as part of different tensors.
+        # Plans may store an output with its axes in different orders.
         plans = self.about.plans
         ports = plans[int(self._executor["ran"]())].outputs if plans else self.outputs
         results = []
         for index, port in enumerate(ports):
-            stored = tvm.nd.empty(port.shape, port.dtype, device=self._cpu)
+            order = port.order or tuple(range(len(port.shape)))
+            stored = tvm.nd.empty(tuple(port.shape[a] for a in order), port.dtype, device=self._cpu)
             self._executor["get_output"](index, stored)
-            value = stored.numpy()
+            value = np.transpose(stored.numpy(), np.argsort(order))
             if port.crop:
                 axis, lo, hi = port.crop
                 value = np.take(value, np.arange(lo, hi), axis=axis)
