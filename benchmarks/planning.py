@@ -45,7 +45,7 @@ from tvm_codl.relay.pipeline import prepare  # noqa: E402
 SHARING = TransferCost(
     wait_cpu_ms=0.05,
     wait_gpu_ms=0.1,
-    relayout_ms_per_mb=0.3,
+    join_ms_per_mb=0.3,
     signal_ms=0.02,
     feed_ms=0.01,
     launch_ms=0.01,

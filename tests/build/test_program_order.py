@@ -43,7 +43,7 @@ def flows(draw: st.DrawFn) -> Dataflow:
             hi = EXTENT
         else:
             root, lo, hi = len(roots), 0, EXTENT if kind == "whole" else draw(st.integers(1, EXTENT - 1))
-            roots.append(Root((EXTENT,), "float32", outer=0))
+            roots.append(Root((EXTENT,), "float32"))
             written.append([])
             if hi < EXTENT:
                 open_.append((root, hi))
@@ -159,7 +159,7 @@ def test_whoever_reads_finds_what_was_written(flow: Dataflow, copied: bool, seed
 
 def test_a_part_that_is_not_written_yet_is_not_sent() -> None:
     """The GPU reads its own part of a tensor before the CPU has written the other, which it reads later."""
-    roots = [Root((EXTENT,), "float32"), *(Root((EXTENT,), "float32", outer=0) for _ in range(3))]
+    roots = [Root((EXTENT,), "float32") for _ in range(4)]
     half = EXTENT // 2
     first, second = Value(1, 0, 0, half), Value(1, 0, half, EXTENT)
     steps = [

@@ -22,7 +22,7 @@ from tvm_codl.records.workload import Workload
 
 GRAPH = network()
 AXES = {o.id: axes_of(o, GRAPH) for o in GRAPH.operators}
-SHARING = TransferCost(wait_cpu_ms=0.002, wait_gpu_ms=0.002, relayout_ms_per_mb=0.2)
+SHARING = TransferCost(wait_cpu_ms=0.002, wait_gpu_ms=0.002, join_ms_per_mb=0.2)
 
 
 class EvenButForCpu:

@@ -79,7 +79,7 @@ def main() -> None:
         ms = slow * float(random.lognormal(0.0, 0.2))
         plan = int(choice["note"](ms, 0.5 * ms))
         choice["adaptation"]()
-    for junk in ("", "{}", '{"format":1}', '{"format":1,"plans":[{}]}', '{"plans":[1]}'):
+    for junk in ("", "{}", '{"format":2}', '{"format":2,"plans":[{}]}', '{"plans":[1]}'):
         try:
             tvm.get_global_func("codl.create_library")(junk, "{}", 0)
         except Exception:

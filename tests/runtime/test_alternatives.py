@@ -201,7 +201,7 @@ def test_a_library_of_one_plan_has_nothing_to_choose(tmp_path: Path) -> None:
 
 
 TWO: dict[str, Any] = {
-    "format": 1,
+    "format": 2,
     "plans": [
         {"name": "a", "state": "calm", "program": PROGRAM},
         {"name": "b", "state": "cpu busy", "program": PROGRAM},

@@ -10,11 +10,12 @@ import tvm
 from tvm import relay
 
 from tests.runtime.partitions import Network, convolutions
-from tvm_codl.build.dataflow import Argument, Dataflow, Root, Value, read
+from tvm_codl.build.dataflow import Argument, Dataflow, Value, read
 from tvm_codl.build.kernel_cache import KernelCache
-from tvm_codl.build.kernels import compile_regions, memory_shape
+from tvm_codl.build.kernels import compile_regions
 from tvm_codl.build.program import write
 from tvm_codl.errors import UserError
+from tvm_codl.graph.slab import outermost
 
 SHAPE = (1, 8, 8, 16)  # 512 bytes a row: aligned for every device
 
@@ -56,57 +57,60 @@ def steps(program: dict[str, Any]) -> dict[str, list[str]]:
 # Layout.
 
 
-@pytest.mark.parametrize(
-    ("shape", "outer", "order", "contiguous"),
-    [
-        ((1, 8, 6, 4), -1, (0, 1, 2, 3), 1),
-        ((1, 8, 6, 4), 1, (0, 1, 2, 3), 1),  # only an axis of one lies before the rows: nothing to rearrange
-        ((1, 8, 6, 4), 3, (3, 0, 1, 2), 3),
-        ((2, 8, 6, 4), 1, (1, 0, 2, 3), 1),
-        ((1, 1, 6, 4), 2, (0, 1, 2, 3), 2),
-        ((1, 1), -1, (0, 1), 0),
-    ],
-)
-def test_the_split_axis_lies_outermost(
-    shape: tuple[int, ...], outer: int, order: tuple[int, ...], contiguous: int
-) -> None:
-    root = Root(shape, "float32", outer=outer)
-    assert root.permutation() == order
-    assert root.contiguous_axis() == contiguous
-
-
-def test_memory_shape_of_a_part() -> None:
-    root = Root((1, 8, 6, 4), "float32", outer=3)
-    assert memory_shape(root, Value(0)) == (4, 1, 8, 6)
-    assert memory_shape(root, Value(0, 3, 1, 4)) == (3, 1, 8, 6)
-
-
 @pytest.mark.parametrize("axis", [1, 2, 3])
-def test_pieces_of_a_join_are_parts_of_one_buffer_with_its_axis_outermost(axis: int) -> None:
+def test_pieces_are_parts_of_one_buffer_where_their_axis_lies_outermost_and_else_have_their_own(axis: int) -> None:
     net = Network()
     x = variable()
-    flow = read(net.finish([x], split(net, x, axis, 4)))
-    cpu, gpu = flow.regions
-    (joined,) = {v.root for r in flow.regions for v in r.outputs}
-    assert flow.roots[joined].outer == axis
-    assert (cpu.outputs, gpu.outputs) == ([Value(joined, axis, 0, 4)], [Value(joined, axis, 4, SHAPE[axis])])
-    assert flow.outputs == [Argument(Value(joined))]
-    # The input keeps the user's layout: only its rows are parts of it, other slices are taken by the region itself.
+    flow = read(net.finish([x], net.region("gpu", relu, split(net, x, axis, 4), shapes=[SHAPE])))
+    cpu, gpu, reader = flow.regions
+    first, second = cpu.outputs + gpu.outputs
+    if axis == 1:
+        assert (first, second) == (Value(first.root, 1, 0, 4), Value(first.root, 1, 4, SHAPE[1]))
+        assert reader.inputs == [Argument(Value(first.root))]
+    else:
+        assert (first, second) == (Value(first.root), Value(second.root)) and first.root != second.root
+        assert reader.inputs == [Argument(first), Argument(second)]
+        assert [p.name_hint.rpartition("_")[2] for p in reader.function.params] == ["0", "1"]
     wanted = Argument(Value(0, 1, 0, 4)) if axis == 1 else Argument(Value(0), (axis, 0, 4))
     assert cpu.inputs == [wanted]
 
 
-def test_a_tensor_that_is_sliced_along_one_axis_lies_so() -> None:
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((1, 8, 6, 4), 1), ((2, 8, 6, 4), 0), ((1, 1, 6, 4), 2), ((1, 1), 0), ((), 0)]
+)
+def test_the_first_axis_with_more_than_one_index_lies_outermost(shape: tuple[int, ...], axis: int) -> None:
+    assert outermost(shape) == axis
+
+
+def test_whoever_reads_one_piece_of_two_joins_nothing() -> None:
     net = Network()
     x = variable()
-    whole = net.region("gpu", relu, x, shapes=[SHAPE])
-    flow = read(net.finish([x], split(net, whole, 3, 8)))
-    (made,) = flow.regions[0].outputs
-    assert flow.roots[made.root].outer == 3
-    assert [r.inputs[0] for r in flow.regions[1:]] == [
-        Argument(Value(made.root, 3, 0, 8)),
-        Argument(Value(made.root, 3, 8, 16)),
-    ]
+    both = split(net, x, 3, 8)
+    flow = read(net.finish([x], split(net, both, 3, 8)))
+    made = [value for region in flow.regions[:2] for value in region.outputs]
+    assert [region.inputs for region in flow.regions[2:4]] == [[Argument(made[0])], [Argument(made[1])]]
+
+
+def test_whoever_reads_parts_of_two_pieces_joins_these() -> None:
+    net = Network()
+    x = variable()
+    both = split(net, x, 3, 8)
+    flow = read(net.finish([x], split(net, both, 3, 12)))
+    first, second = (region.outputs[0].root for region in flow.regions[:2])
+    assert flow.regions[2].inputs == [Argument(Value(first)), Argument(Value(second), (3, 0, 4))]
+    assert flow.regions[3].inputs == [Argument(Value(second), (3, 4, 8))]
+    rows = read(net.finish([x], split(net, both, 1, 3)))
+    assert rows.regions[2].inputs == [Argument(Value(root, 1, 0, 3)) for root in (first, second)]
+
+
+def test_an_output_in_pieces_is_joined_by_the_cpu() -> None:
+    net = Network()
+    x = variable()
+    flow = read(net.finish([x], split(net, x, 3, 4)))
+    cpu, gpu, joining = flow.regions
+    assert joining.processor == "cpu"
+    assert joining.inputs == [Argument(cpu.outputs[0]), Argument(gpu.outputs[0])]
+    assert flow.outputs == [Argument(joining.outputs[0])]
 
 
 def test_a_tensor_that_is_sliced_along_two_axes_is_taken_whole_and_cut_by_its_readers() -> None:

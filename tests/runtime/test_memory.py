@@ -229,7 +229,7 @@ def test_kernels_share_their_workspaces(tmp_path: Path) -> None:
 def test_a_library_is_saved_with_weights_that_only_the_gpu_holds() -> None:
     view = {"offset": 0, "shape": [256], "dtype": "float32"}
     program = {
-        "format": 1,
+        "format": 2,
         "buffers": [{"bytes": 1024, "space": "gpu"}, {"bytes": 1024, "space": "shared"}],
         "weights": [{"buffer": 0, "name": "w"}],
         "regions": [{"name": "r", "processor": "gpu"}],

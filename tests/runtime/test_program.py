@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("opencl")
 VIEW = {"buffer": 0, "offset": 0, "shape": [4], "dtype": "float32"}
 OTHER = {"buffer": 1, "offset": 0, "shape": [4], "dtype": "float32"}
 PROGRAM: dict[str, Any] = {
-    "format": 1,
+    "format": 2,
     "buffers": [{"bytes": 16, "space": "shared"}, {"bytes": 16, "space": "shared"}],
     "weights": [],
     "regions": [{"name": "a", "processor": "cpu"}, {"name": "b", "processor": "gpu"}],
@@ -69,7 +69,7 @@ def test_the_sound_program_is_taken() -> None:
     [
         ("", "not JSON"),
         ("[]", "no object"),
-        (changed("format", to=2), "rebuild the library"),
+        (changed("format", to=1), "rebuild the library"),
         (changed("buffers", 0, "bytes", to=-1), "out of range"),
         (changed("buffers", 0, "bytes", to=1e300), "out of range"),
         (changed("buffers", 0, "space", to="moon"), "unknown space"),

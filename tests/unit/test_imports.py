@@ -24,7 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "records": {"errors", "graph"},
     "runtime": {"errors", "paths", "records"},
     "device": {"errors", "paths", "runtime"},
-    "build": {"errors", "paths", "records", "runtime"},
+    "build": {"errors", "paths", "graph", "records", "runtime"},
     "kernels": {"errors", "paths", "sources", "records", "runtime", "device", "build"},
     "cost": {"errors", "graph", "records", "kernels"},
     "plan": {"errors", "graph", "records", "cost"},

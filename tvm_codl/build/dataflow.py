@@ -1,7 +1,7 @@
 """A partitioned module's regions, the tensors between them, and the tensors' layout in memory.
 
-A tensor that regions on both processors write or read is one buffer.  Its split axis lies outermost, so that each piece is
-a contiguous range and joining two pieces costs nothing.
+Tensors lie in their natural order.  Pieces along the outermost axis are ranges of one buffer, and joining them costs nothing;
+pieces along another axis have a buffer each, and the regions that read both join them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import tvm
 from tvm import relay
 
 from tvm_codl.errors import UserError
+from tvm_codl.graph.slab import outermost
 
 
 @dataclass(frozen=True)
@@ -26,27 +27,24 @@ class Value:
     hi: int = 0
 
 
-@dataclass
+@dataclass(frozen=True)
+class Join:
+    """Pieces of a tensor, along another axis than its outermost: whoever reads it joins them."""
+
+    axis: int
+    pieces: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
 class Root:
-    """A tensor with its own buffer.  ``outer`` is the outermost axis in memory."""
+    """A tensor with its own buffer, in its natural order."""
 
     shape: tuple[int, ...]
     dtype: str
     name: str = ""
-    outer: int = -1
 
-    def permutation(self) -> tuple[int, ...]:
-        """Logical axes in memory order."""
-        axes = range(len(self.shape))
-        if self.outer < 0 or math.prod(self.shape[: self.outer]) == 1:
-            return tuple(axes)
-        return (self.outer, *(a for a in axes if a != self.outer))
-
-    def contiguous_axis(self) -> int:
-        """The axis along which a slice is contiguous in memory."""
-        if self.outer >= 0:
-            return self.outer
-        return next((a for a, extent in enumerate(self.shape) if extent > 1), 0)
+    def part_shape(self, part: Value) -> tuple[int, ...]:
+        return tuple(part.hi - part.lo if axis == part.axis else extent for axis, extent in enumerate(self.shape))
 
 
 @dataclass(frozen=True)
@@ -93,15 +91,15 @@ class _Reader:
     def __init__(self, mod: tvm.IRModule) -> None:
         self.mod = mod
         self.roots: list[Root] = []
-        self.regions: list[tuple[str, relay.Function, list[Value], list[Value]]] = []
-        self.memo: dict[relay.Expr, list[Value]] = {}
+        self.regions: list[tuple[str, relay.Function, list[Value | Join], list[Value]]] = []
+        self.memo: dict[relay.Expr, list[Value | Join]] = {}
         self.alias: dict[int, Value] = {}
 
     def root(self, type_: tvm.ir.TensorType, name: str = "") -> Value:
         self.roots.append(Root(shape_of(type_), str(type_.dtype), name))
         return Value(len(self.roots) - 1)
 
-    def visit(self, expr: relay.Expr) -> list[Value]:
+    def visit(self, expr: relay.Expr) -> list[Value | Join]:
         if expr in self.memo:
             return self.memo[expr]
         if isinstance(expr, relay.Tuple):
@@ -109,7 +107,7 @@ class _Reader:
         elif isinstance(expr, relay.TupleGetItem):
             values = [self.visit(expr.tuple_value)[expr.index]]
         elif isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.GlobalVar):
-            values = self.region(expr)
+            values = list(self.region(expr))
         elif isinstance(expr, relay.Call) and expr.op.name == "strided_slice":
             values = [self.slice(expr)]
         elif isinstance(expr, relay.Call) and expr.op.name == "concatenate":
@@ -130,7 +128,7 @@ class _Reader:
         self.regions.append((name, function, inputs, outputs))
         return outputs
 
-    def slice(self, call: relay.Call) -> Value:
+    def slice(self, call: relay.Call) -> Value | Join:
         (value,) = self.visit(call.args[0])
         source = shape_of(call.args[0].checked_type)
         result = shape_of(call.checked_type)
@@ -144,35 +142,49 @@ class _Reader:
         axes = [int(a) for a in call.attrs.axes] if call.attrs.axes is not None else list(range(len(begin)))
         lo = begin[axes.index(axis)]
         lo += source[axis] if lo < 0 else 0
+        hi = lo + result[axis]
+        if isinstance(value, Value):
+            return self.part(value, axis, lo, hi, call)
+        pieces: list[Value] = []
+        start = 0
+        for piece in value.pieces:
+            end = start + self.shape(piece)[axis]
+            if axis != value.axis:
+                pieces.append(self.part(piece, axis, lo, hi, call))
+            elif max(lo, start) < min(hi, end):
+                pieces.append(self.part(piece, axis, max(lo, start) - start, min(hi, end) - start, call))
+            start = end
+        return pieces[0] if len(pieces) == 1 else Join(value.axis, tuple(pieces))
+
+    def part(self, value: Value, axis: int, lo: int, hi: int, call: relay.Call) -> Value:
+        """``lo:hi`` of a value's ``axis``."""
+        if (lo, hi) == (0, self.shape(value)[axis]):
+            return value
         if value.axis not in (-1, axis):
             raise UserError("a slice of a slice along another axis in @main", str(call)[:200])
         base = value.lo if value.axis == axis else 0
-        return Value(value.root, axis, base + lo, base + lo + result[axis])
+        return Value(value.root, axis, base + lo, base + hi)
 
-    def join(self, call: relay.Call) -> Value:
-        parts = [v for a in call.args for v in self.visit(a)]
-        joined = self.root(call.checked_type)
+    def shape(self, value: Value) -> tuple[int, ...]:
+        return self.roots[value.root].part_shape(value)
+
+    def join(self, call: relay.Call) -> Value | Join:
+        given = [v for a in call.args for v in self.visit(a)]
+        shape = shape_of(call.checked_type)
         axis = int(call.attrs.axis)
-        axis += len(self.roots[joined.root].shape) if axis < 0 else 0
-        self.roots[joined.root].outer = axis
+        axis += len(shape) if axis < 0 else 0
+        parts = [v for v in given if isinstance(v, Value) and v.axis == -1 and v.root not in self.alias]
+        if len(parts) < len(given):
+            raise UserError("a join of something other than two whole pieces in @main", str(call)[:200])
+        if axis != outermost(shape):
+            return Join(axis, tuple(parts))
+        joined = self.root(call.checked_type)
         at = 0
         for part in parts:
-            if part.axis != -1 or part.root in self.alias:
-                raise UserError("a join of something other than two whole pieces in @main", str(call)[:200])
             extent = self.roots[part.root].shape[axis]
             self.alias[part.root] = Value(joined.root, axis, at, at + extent)
             at += extent
         return joined
-
-    def lay_out(self, fixed: set[int]) -> None:
-        """Puts the axis outermost along which a tensor is sliced, if there is one only; inputs keep the user's layout."""
-        used = [v for _, _, taken, _ in self.regions for v in taken]
-        for index, root in enumerate(self.roots):
-            if root.outer >= 0 or index in self.alias or index in fixed:
-                continue
-            axes = {v.axis for v in used if v.root == index and v.axis >= 0}
-            if len(axes) == 1:
-                (root.outer,) = axes
 
     def resolve(self, value: Value) -> Argument:
         """A value as a contiguous part of its buffer: for a piece of a joined tensor, the joined tensor's."""
@@ -183,9 +195,46 @@ class _Reader:
             if value.axis == home.axis:
                 return Argument(Value(home.root, home.axis, home.lo + value.lo, home.lo + value.hi))
             return Argument(home, (value.axis, value.lo, value.hi))
-        if value.axis == -1 or self.roots[value.root].contiguous_axis() == value.axis:
+        if value.axis == -1 or outermost(self.roots[value.root].shape) == value.axis:
             return Argument(value)
         return Argument(Value(value.root), (value.axis, value.lo, value.hi))
+
+    def joining(self, function: relay.Function, taken: list[Value | Join]) -> tuple[relay.Function, list[Value]]:
+        """A function that takes the pieces of what it reads, and these."""
+        params: list[relay.Var] = []
+        joined: dict[relay.Var, relay.Expr] = {}
+        values: list[Value] = []
+        for param, value in zip(function.params, taken, strict=True):
+            if isinstance(value, Value):
+                params.append(param)
+                values.append(value)
+                continue
+            dtype = param.checked_type.dtype
+            pieces = [
+                relay.var(f"{param.name_hint}_{k}", shape=self.shape(v), dtype=dtype)
+                for k, v in enumerate(value.pieces)
+            ]
+            params += pieces
+            values += value.pieces
+            joined[param] = relay.concatenate(pieces, value.axis)
+        if not joined:
+            return function, values
+        body = relay.bind(function.body, joined)
+        made = relay.Function(params, body, function.ret_type, attrs=function.attrs)
+        return relay.transform.InferType()(tvm.IRModule({"region": made}))["region"], values
+
+    def output(self, value: Value | Join) -> Value:
+        """An output of the network, which the CPU joins where it lies in pieces."""
+        if isinstance(value, Value):
+            return value
+        shape = list(self.shape(value.pieces[0]))
+        shape[value.axis] = sum(self.shape(piece)[value.axis] for piece in value.pieces)
+        whole = relay.var("whole", shape=shape, dtype=self.roots[value.pieces[0].root].dtype)
+        function = relay.Function([whole], whole).with_attr({"codl.processor": "cpu", "codl.operators": ""})
+        function = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
+        made = self.root(function.ret_type)
+        self.regions.append((f"codl_join_{len(self.regions)}", function, [value], [made]))
+        return made
 
 
 def read(mod: tvm.IRModule) -> Dataflow:
@@ -201,12 +250,12 @@ def read(mod: tvm.IRModule) -> Dataflow:
         value = reader.root(param.checked_type, str(param.name_hint))
         reader.memo[param] = [value]
         inputs.append((str(param.name_hint), value))
-    outputs = reader.visit(main.body)
-    reader.lay_out(fixed={v.root for _, v in inputs})
+    outputs = [reader.output(value) for value in reader.visit(main.body)]
     regions = []
     for name, function, taken, given in reader.regions:
         attrs = function.attrs
+        function, pieces = reader.joining(function, taken)
         operators = str(attrs["codl.operators"]) if "codl.operators" in attrs else ""
-        arguments, results = [reader.resolve(v) for v in taken], [reader.resolve(v).part for v in given]
+        arguments, results = [reader.resolve(v) for v in pieces], [reader.resolve(v).part for v in given]
         regions.append(Region(name, str(attrs["codl.processor"]), operators, function, arguments, results))
     return Dataflow(reader.roots, regions, inputs, [reader.resolve(v) for v in outputs])

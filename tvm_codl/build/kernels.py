@@ -13,7 +13,7 @@ import tvm
 from msgspec.structs import replace
 from tvm import relay
 
-from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value
+from tvm_codl.build.dataflow import Argument, Dataflow, Region
 from tvm_codl.build.kernel import Kernel
 from tvm_codl.build.kernel_cache import KernelCache
 from tvm_codl.build.region import Call, Operand, optimise
@@ -33,14 +33,6 @@ class Kernels:
     kernels: dict[str, Kernel]
     weights: dict[str, np.ndarray]
     regions: list[CompiledRegion]
-
-
-def memory_shape(root: Root, part: Value) -> tuple[int, ...]:
-    """The shape of a part as it lies in memory."""
-    shape = list(root.shape)
-    if part.axis >= 0:
-        shape[part.axis] = part.hi - part.lo
-    return tuple(shape[a] for a in root.permutation())
 
 
 def compile_regions(
@@ -79,25 +71,17 @@ def _function(flow: Dataflow, region: Region) -> relay.Function:
     params, given = [], []
     for number, argument in enumerate(region.inputs):
         root = flow.roots[argument.part.root]
-        params.append(relay.var(f"i{number}", shape=memory_shape(root, argument.part), dtype=root.dtype))
-        given.append(_logical(params[-1], root, argument))
+        params.append(relay.var(f"i{number}", shape=root.part_shape(argument.part), dtype=root.dtype))
+        given.append(_cropped(params[-1], argument))
     body = relay.bind(region.function.body, dict(zip(region.function.params, given, strict=True)))
     count = len(region.outputs)
     parts = [body] if not isinstance(region.function.ret_type, tvm.ir.TupleType) else [body[i] for i in range(count)]
-    results = []
-    for part, value in zip(parts, region.outputs, strict=True):
-        order = flow.roots[value.root].permutation()
-        results.append(part if order == tuple(sorted(order)) else relay.transpose(part, order))
-    return relay.Function(params, relay.Tuple(results))
+    return relay.Function(params, relay.Tuple(parts))
 
 
-def _logical(param: relay.Var, root: Root, argument: Argument) -> relay.Expr:
-    """The region's view of a buffer part: axes in logical order, then the slice that the region reads."""
-    expr: relay.Expr = param
-    order = root.permutation()
-    if order != tuple(sorted(order)):
-        expr = relay.transpose(expr, [order.index(a) for a in range(len(order))])
-    if argument.crop is not None:
-        axis, lo, hi = argument.crop
-        expr = relay.strided_slice(expr, begin=[lo], end=[hi], strides=[1], axes=[axis])
-    return expr
+def _cropped(param: relay.Var, argument: Argument) -> relay.Expr:
+    """The slice of a buffer's part that the region reads."""
+    if argument.crop is None:
+        return param
+    axis, lo, hi = argument.crop
+    return relay.strided_slice(param, begin=[lo], end=[hi], strides=[1], axes=[axis])

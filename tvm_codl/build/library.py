@@ -220,9 +220,8 @@ def _outputs(flow: dataflow.Dataflow, names: tuple[str, ...]) -> tuple[PortInfo,
     ports = []
     for index, argument in enumerate(flow.outputs):
         root, part = flow.roots[argument.part.root], argument.part
-        shape = tuple(part.hi - part.lo if axis == part.axis else extent for axis, extent in enumerate(root.shape))
         name = names[index] if index < len(names) else f"output{index}"
-        ports.append(PortInfo(name, shape, root.dtype, root.permutation(), tuple(argument.crop or ())))
+        ports.append(PortInfo(name, root.part_shape(part), root.dtype, tuple(argument.crop or ())))
     return tuple(ports)
 
 

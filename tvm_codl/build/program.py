@@ -16,11 +16,12 @@ import numpy as np
 
 from tvm_codl.build import lifetimes
 from tvm_codl.build.dataflow import Dataflow, Root, Value, count_bytes
-from tvm_codl.build.kernels import CompiledRegion, Kernels, memory_shape
+from tvm_codl.build.kernels import CompiledRegion, Kernels
 from tvm_codl.build.region import Operand
+from tvm_codl.graph.slab import outermost
 from tvm_codl.runtime.about import MemoryBytes
 
-FORMAT = 1
+FORMAT = 2
 #: Of a buffer's offset, in bytes.  No known device needs more for a sub-buffer (Adreno, Mali: 128; NVIDIA: 512).
 ALIGNMENT = 1024
 COMMON_ALIGNMENT = 128  # OpenCL's largest type, two of TVM's vectors
@@ -100,11 +101,10 @@ class _Writer:
 
     def part_view(self, part: Value, shape: tuple[int, ...] | None = None) -> JsonObject:
         root = self.flow.roots[part.root]
-        whole = memory_shape(root, Value(part.root))
         offset = 0
         if part.axis >= 0:
-            offset = count_bytes(whole, root.dtype) // root.shape[part.axis] * part.lo
-        held = shape if shape is not None else memory_shape(root, part)
+            offset = count_bytes(root.shape, root.dtype) // root.shape[part.axis] * part.lo
+        held = shape if shape is not None else root.part_shape(part)
         return self.view(self.buffer_of(part.root), offset, held, root.dtype)
 
     @staticmethod
@@ -172,7 +172,7 @@ class _Writer:
             root = flow.roots[part.root]
             for source, value in writers.get(part.root, []):
                 # A tensor without axes crosses whole, like one of extent 1.
-                axis = next((p.axis for p in (value, part) if p.axis >= 0), root.contiguous_axis() if root.shape else 0)
+                axis = next((p.axis for p in (value, part) if p.axis >= 0), outermost(root.shape))
                 both = _overlap(value, part, _extent(root, axis))
                 if both is None or processor == ("cpu" if source < 0 else flow.regions[source].processor):
                     continue

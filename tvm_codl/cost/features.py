@@ -38,7 +38,7 @@ NAMES: tuple[str, ...] = (
     *(f"log_{name}" for name in _SIZES),
     *(f"tile_{name}" for name in _CUT),
     *("launches", "results", "weights_first", "source", "packs", "padding", "tail", "fill", "work_items"),
-    *("tile_weights", "near", "far", "intensity", "share", "relayouts", "lines", "store", "strip_2"),
+    *("tile_weights", "near", "far", "intensity", "share", "lines", "store", "strip_2"),
     *(f"kind_{name}" for name in KINDS),
     *(f"axis_{name}" for name in AXES),
     *COLUMNS,
@@ -50,8 +50,7 @@ START = {
     "one": 2e-3, "launches": 2e-3, "mac": 5e-4, "mac_8": 5e-4, "mac_4": 3e-4, "mac_2": 3e-4, "mac_1": 4e-4, "mac_lone": 8e-4,
     "tiles": 1e-4, "items": 1e-4, "pack": 1e-4, "weights": 2e-5, "extra": 5e-5, "data": 1e-5, "data_l2": 1e-5,
     "data_l3": 2e-5, "pad": 3e-5, "pad_l2": 2e-5, "pad_l3": 5e-5, "out": 3e-5, "out_l2": 2e-5, "out_l3": 5e-5,
-    "slice": 5e-5, "slice_l2": 2e-5, "slice_l3": 5e-5, "relayout": 1e-4, "relayout_scalar": 5e-5, "relayout_near": 5e-5, "relayout_far": 5e-5,
-    "relayout_l3": 1e-4, "weights_near": 1e-6, "weights_far": 5e-6, "data_near": 1e-6, "data_far": 5e-6,
+    "slice": 5e-5, "slice_l2": 2e-5, "slice_l3": 5e-5, "weights_near": 1e-6, "weights_far": 5e-6, "data_near": 1e-6, "data_far": 5e-6,
     "conflict": 5e-4, "fetch": 1e-6, "inline": 1e-4, "exp": 1e-3, "flops": 4e-4, "scalar": 1e-4,
 }
 # fmt: on
@@ -131,7 +130,6 @@ def _rows(given: Table, s: Schedules, done: Rows, device: DeviceFacts) -> Rows:
         np.log2(np.maximum(moved, 1.0) / _FAR),
         np.log2((given["flops"] + 1.0) / np.maximum(moved, 1.0)),
         given.share,
-        given["bytes_relayout"] > 0,
         np.log2(lines_in_a_set(given, s)),
         np.log2(np.gcd(given["out_c"], s.lanes)),
         np.log2(np.gcd(s.columns, 16)),

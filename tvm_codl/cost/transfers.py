@@ -19,7 +19,7 @@ class TransferCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Only the processor that finishes first waits.
     ``copy_ms_per_mb``: moving 10^6 bytes between the processors' memories in either direction, as earlier versions
     measured it; 0 where memory is unified, and where the directions are known (:meth:`by_direction`).
-    ``relayout_ms_per_mb``: rewriting 10^6 bytes between "height outermost" and "channels outermost".
+    ``join_ms_per_mb``: copying 10^6 bytes of pieces together that do not lie one behind the other.
     ``far_cpu_ms_per_mb``, ``far_gpu_ms_per_mb``: extra time to read 10^6 bytes that the other processor just wrote.
     ``signal_ms``: the CPU's time to enqueue a wait of the GPU for it, and to end that wait.
     ``feed_ms``: the CPU's time to enqueue one GPU kernel.
@@ -34,7 +34,7 @@ class TransferCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     wait_cpu_ms: float = 0.03
     wait_gpu_ms: float = 0.03
     copy_ms_per_mb: float = 0.0
-    relayout_ms_per_mb: float = 0.3
+    join_ms_per_mb: float = 0.3
     far_cpu_ms_per_mb: float = 0.0
     far_gpu_ms_per_mb: float = 0.0
     signal_ms: float = 0.0
@@ -83,16 +83,16 @@ class TransferCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         result: Bytes = cpu_is_last * by_gpu + (1 - cpu_is_last) * by_cpu
         return result
 
-    def bytes_ms(self, to_cpu: Bytes, to_gpu: Bytes, relayout: Bytes) -> Bytes:
-        """Time to move ``to_cpu`` and ``to_gpu`` bytes and to change the layout of ``relayout`` bytes.
+    def bytes_ms(self, to_cpu: Bytes, to_gpu: Bytes, joined: Bytes) -> Bytes:
+        """Time to move ``to_cpu`` and ``to_gpu`` bytes and to join ``joined`` bytes of pieces.
 
         Moves add up; the processors' far reads overlap, so the longer one counts.
         """
-        moved = self.move_ms(to_cpu, to_gpu) * 1e6 + relayout * self.relayout_ms_per_mb
+        moved = self.move_ms(to_cpu, to_gpu) * 1e6 + joined * self.join_ms_per_mb
         far = np.maximum(to_cpu * self.far_cpu_ms_per_mb, to_gpu * self.far_gpu_ms_per_mb)
         return (moved + far) / 1e6
 
-    def edge_ms(self, to_cpu: Bytes, to_gpu: Bytes, relayout: Bytes) -> Bytes:
+    def edge_ms(self, to_cpu: Bytes, to_gpu: Bytes, joined: Bytes) -> Bytes:
         """The longer wait plus :meth:`bytes_ms`: for a hand-over where the last to finish is unknown."""
         waits = np.maximum(np.where(to_cpu > 0, self.wait_cpu_ms, 0.0), np.where(to_gpu > 0, self.wait_gpu_ms, 0.0))
-        return waits + self.bytes_ms(to_cpu, to_gpu, relayout)
+        return waits + self.bytes_ms(to_cpu, to_gpu, joined)

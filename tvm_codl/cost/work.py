@@ -1,7 +1,7 @@
 """Work: the terms whose weighted sum is nearly a kernel's time, the weights being a processor's.  The cost model's prior.
 
 Cycles of the inner loop, tiles and work-items started, bytes by operand and by how often they are read, and the copies
-that the build adds (padding, packed weights, channels cut off again, the split axis moved outermost).
+that the build adds (padding, packed weights, channels cut off again).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tvm_codl.kernels.tiles.strips import PADDINGS
 TERMS = (
     *("one", "launches", "mac", "mac_8", "mac_4", "mac_2", "mac_1", "mac_lone", "tiles", "items"),
     *("pack", "weights", "extra", "data", "data_l2", "data_l3", "pad", "pad_l2", "pad_l3", "out", "out_l2", "out_l3"),
-    *("slice", "slice_l2", "slice_l3", "relayout", "relayout_scalar", "relayout_near", "relayout_far", "relayout_l3"),
-    *("weights_near", "weights_far", "data_near", "data_far", "conflict", "fetch", "inline", "exp", "flops", "scalar"),
+    *("slice", "slice_l2", "slice_l3", "weights_near", "weights_far", "data_near", "data_far", "conflict", "fetch"),
+    *("inline", "exp", "flops", "scalar"),
 )
 #: Bytes that the first and the second cache hold of one operand.
 _NEAR, _FAR = 32 * 1024, 768 * 1024
@@ -29,8 +29,8 @@ SET_BYTES, WAYS, LINE = 4096, 12, 64
 #: What a level holds of one operand beside the others.
 L2_BYTES, L3_BYTES = 512 * 1024.0, 8 * 1024 * 1024.0
 _USED = (
-    *("batch", "out_h", "out_w", "out_c", "bytes_in", "bytes_weights", "bytes_out", "bytes_data", "bytes_relayout"),
-    *("exponentials", "flops"),
+    *("batch", "out_h", "out_w", "out_c", "bytes_in", "bytes_weights", "bytes_out", "bytes_data", "exponentials"),
+    "flops",
 )
 _INLINE, _ITEM, _ROOT = map(PADDINGS.index, ("inline", "item", "root"))
 
@@ -64,20 +64,11 @@ def work(table: Table, schedules: Schedules) -> dict[str, Rows]:
     # Strides wider than the window skip columns of the input.
     reach = np.minimum((s.columns - 1) * table["stride_w"] + table["kernel_w"], s.columns * table["kernel_w"])
     tile_bytes = 4.0 * table["kernel_h"] * reach * np.where(strips, s.lanes, table["in_c"])
-    # Moving the split axis outermost reads one value per cache line, in as many passes as a line has values.
-    moved = real["bytes_relayout"]
-    plane = np.where(moved > 0, float(LINE) * real["batch"] * real["out_h"] * real["out_w"], 0.0)
-    # Cutting channels off is part of that pass where there is one.
-    whole_out = np.where(
-        (s.extra > 0) & (moved == 0), real["bytes_out"] * (s.channels / np.maximum(real["out_c"], 1)), 0.0
-    )
+    whole_out = np.where(s.extra > 0, real["bytes_out"] * (s.channels / np.maximum(real["out_c"], 1)), 0.0)
     tiles_of_all = np.where(tiled, tiles, np.where(strips, batch * s.rows_out * across * groups, 0.0))
     terms = {
         "one": np.ones(n),
-        "launches": 1.0
-        + padded * (~strips | (s.padding == _ROOT))
-        + s.packs
-        + ((s.extra > 0) | (real["bytes_relayout"] > 0)),
+        "launches": 1.0 + padded * (~strips | (s.padding == _ROOT)) + s.packs + (s.extra > 0),
         "mac": np.where((s.lanes >= 16) | strips, mac, 0.0),
         **{f"mac_{lanes}": np.where(tiled & (s.lanes == lanes), mac, 0.0) for lanes in (8, 4, 2)},
         "mac_1": np.where(tiled & (s.lanes == 1) & (s.blocks > 1), mac, 0.0),
@@ -91,11 +82,6 @@ def work(table: Table, schedules: Schedules) -> dict[str, Rows]:
         **_levels("pad", copied),
         **_levels("out", real["bytes_out"]),
         **_levels("slice", whole_out),
-        "relayout": moved,
-        "relayout_scalar": np.where(table["out_w"] % 4 != 0, moved, 0.0),
-        "relayout_near": np.where(plane > _NEAR, moved, 0.0),
-        "relayout_far": np.where(plane > L2_BYTES, moved, 0.0),
-        "relayout_l3": np.maximum(moved - L3_BYTES, 0.0),
         "weights_near": np.where((held > _NEAR) & (held <= _FAR), again, 0.0),
         "weights_far": np.where(held > _FAR, again, 0.0),
         "data_near": np.where(data_held <= _FAR, data_again, 0.0),

@@ -53,6 +53,11 @@ def shape_of(shape: tuple[int, ...], need: Need) -> tuple[int, ...]:
     return (*shape[: need.axis], need.extent, *shape[need.axis + 1 :])
 
 
+def outermost(shape: tuple[int, ...]) -> int:
+    """The axis along which a part of a tensor in its natural order is contiguous: the first with more than one index."""
+    return next((axis for axis, extent in enumerate(shape) if extent > 1), 0)
+
+
 def hull(needs: Sequence[Need]) -> Need:
     """The smallest part that contains all ``needs``: one slab if they share an axis, else the whole.
 

@@ -30,19 +30,16 @@ class Program:
         self.roots: list[Root] = []
         self.regions: list[Region] = []
 
-    def tensor(self, shape: tuple[int, ...], name: str = "", outer: int = -1) -> Value:
-        """``outer`` is the outermost axis in memory, -1 for the first."""
-        self.roots.append(Root(shape, "float32", name, outer))
+    def tensor(self, shape: tuple[int, ...], name: str = "") -> Value:
+        self.roots.append(Root(shape, "float32", name))
         return Value(len(self.roots) - 1)
 
-    def add(
-        self, name: str, processor: str, operator: Callable[[relay.Expr], relay.Expr], source: Value, outer: int = -1
-    ) -> Value:
-        """Runs ``operator`` on the tensor ``source``; returns its result."""
-        x = relay.var("x", shape=self.roots[source.root].shape)
-        function = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], operator(x))))["main"]
-        result = self.tensor(shape_of(function.ret_type), outer=outer)
-        self.regions.append(Region(name, processor, "", function, [Argument(source)], [result]))
+    def add(self, name: str, processor: str, operator: Callable[..., relay.Expr], *sources: Value) -> Value:
+        """Runs ``operator`` on the tensors ``sources``; returns its result."""
+        given = [relay.var(f"x{k}", shape=self.roots[source.root].shape) for k, source in enumerate(sources)]
+        function = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(given, operator(*given))))["main"]
+        result = self.tensor(shape_of(function.ret_type))
+        self.regions.append(Region(name, processor, "", function, [Argument(each) for each in sources], [result]))
         return result
 
 

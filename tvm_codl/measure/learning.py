@@ -44,7 +44,7 @@ def learn(
     sharing = measure_transfers(context.phone, tools.cpu, tools.gpu)
     save_transfer_cost(store.path, context.device, tools.kernel_id, sharing)
     sharing = load_usual_transfer_cost(store.path, context.device, tools.kernel_id) or sharing
-    log(f"a wait costs {sharing.wait_cpu_ms * 1e3:.0f} us, a change of layout {sharing.relayout_ms_per_mb:.2f} ms/MB")
+    log(f"a wait costs {sharing.wait_cpu_ms * 1e3:.0f} us, joining pieces {sharing.join_ms_per_mb:.2f} ms/MB")
     # Cooling down is part of measuring, and the budget bounds it.
     cool_s = min(context.settings.cool_s, COOLING * budget.seconds)
     settings = msgspec.structs.replace(context.settings, cool_s=cool_s)

@@ -78,15 +78,12 @@ def build_batch(
 
 
 def probe_dataflow(graph: OpGraph, weights: Mapping[str, np.ndarray], probes: Sequence[Probe]) -> Dataflow:
-    """One region for each probe, in their order.
-
-    A piece writes its result with the split axis outermost, as it would in a plan: rearranging is part of its time.
-    """
+    """One region for each probe, in their order."""
     roots: list[Root] = []
     regions: list[Region] = []
 
-    def tensors(types: Sequence[tvm.ir.TensorType], outer: int = -1) -> list[Value]:
-        roots.extend(Root(shape_of(each), str(each.dtype), outer=outer) for each in types)
+    def tensors(types: Sequence[tvm.ir.TensorType]) -> list[Value]:
+        roots.extend(Root(shape_of(each), str(each.dtype)) for each in types)
         return [Value(number) for number in range(len(roots) - len(types), len(roots))]
 
     for index, probe in enumerate(probes):
@@ -95,6 +92,6 @@ def probe_dataflow(graph: OpGraph, weights: Mapping[str, np.ndarray], probes: Se
         inputs = [Argument(value) for value in tensors([param.checked_type for param in function.params])]
         result = function.ret_type
         fields = list(result.fields) if isinstance(result, tvm.ir.TupleType) else [result]
-        outputs = tensors(fields, part.output.axis if part.output is not None else -1)
+        outputs = tensors(fields)
         regions.append(Region(f"probe_{index}", probe.processor, str(probe.operator), function, inputs, outputs))
     return Dataflow(roots, regions, [], [], timed_alone=True)

@@ -1,4 +1,4 @@
-"""Measures what sharing costs on a phone: waits, launches, copies, reading from afar, changing a layout, contention.
+"""Measures what sharing costs on a phone: waits, launches, copies, reading from afar, joining pieces, contention.
 
 Small programs run on the phone as a network would, and their timelines say how long each processor did nothing and why.
 """
@@ -63,19 +63,21 @@ def readers(shape: tuple[int, ...], rounds: int) -> Dataflow:
     return Dataflow(program.roots, program.regions, [("x", x)], [Argument(last)])
 
 
-def relayouts(shape: tuple[int, ...]) -> Dataflow:
-    """One copy of a tensor into "channels outermost" on each processor."""
+def joins(shape: tuple[int, ...]) -> Dataflow:
+    """Two pieces of a tensor of ``shape``, cut along its channels, joined on each processor."""
     program = Program()
+    piece = (*shape[:-1], shape[-1] // 2)
     for processor in ("cpu", "gpu"):
-        program.add(f"{processor}_layout", processor, relay.nn.relu, program.tensor(shape), len(shape) - 1)
+        pieces = program.tensor(piece), program.tensor(piece)
+        program.add(f"{processor}_join", processor, lambda *given: relay.concatenate(given, axis=-1), *pieces)
     return Dataflow(program.roots, program.regions, [], [])
 
 
 def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target) -> TransferCost:
     """Medians over many runs of small programs on the phone; a few seconds, most of them for building.
 
-    Waits are the least of three looks between which others are built: on a core that somebody else has for a moment, a wait
-    takes a hundred times as long, and every plan would be the better processor alone.
+    Waits and joins are the least of three looks between which others are built: on a core that somebody else has for a
+    moment, a wait takes a hundred times as long, and every plan would be the better processor alone.
     """
     with tempfile.TemporaryDirectory(prefix="tvm-codl-share-") as folder:
 
@@ -90,15 +92,17 @@ def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target
         def look(module: Any) -> list[list[Span]]:
             return [module.timeline() for _ in range(RUNS)][1:]
 
+        def join_ms() -> float:
+            return max(median(joining.time_region(i, 9)) for i in range(2))
+
+        joining = ready(build_dataflow(joins(LARGE), cpu, gpu, keep_weights=False))
         passing, crossed = runs(ping_pong(LARGE, ROUNDS))
-        looks = [crossed]
+        looks, joined = [crossed], [join_ms()]
         lone, queued = runs(chain(NEAR, ("gpu",) * 2 * ROUNDS))
-        looks.append(look(passing))
+        looks, joined = [*looks, look(passing)], [*joined, join_ms()]
         far_module, far = runs(readers(NEAR, ROUNDS // 2))
-        looks.append(look(passing))
+        looks, joined = [*looks, look(passing)], [*joined, join_ms()]
         wait_cpu, wait_gpu = waits(looks)
-        layout = ready(build_dataflow(relayouts(LARGE), cpu, gpu, keep_weights=False))
-        relayout = max(median(layout.time_region(i, 9)) for i in range(2)) / _megabytes(LARGE)
         feed = median(_each(run, "feed", 2 * ROUNDS) for run in queued)
         begin = median(start(run) for run in queued)
         signal = median(_each(run, "signal") for run in crossed)
@@ -125,7 +129,7 @@ def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target
         return TransferCost(
             wait_cpu_ms=wait_cpu,
             wait_gpu_ms=wait_gpu,
-            relayout_ms_per_mb=relayout,
+            join_ms_per_mb=min(joined) / _megabytes(LARGE),
             far_cpu_ms_per_mb=_far(far_module, far, "cpu") / _megabytes(NEAR),
             far_gpu_ms_per_mb=_far(far_module, far, "gpu") / _megabytes(NEAR),
             signal_ms=signal,

@@ -99,14 +99,14 @@ class Costs(msgspec.Struct, frozen=True):
         after: tuple[list[int], list[int]] = ([], [])
         moves: tuple[list[float], list[float]] = ([], [])
         # Milliseconds for each byte.
-        relaid, rates = sharing.relayout_ms_per_mb / 1e6, sharing.by_direction()
+        joins, rates = sharing.join_ms_per_mb / 1e6, sharing.by_direction()
         copied = rates.to_cpu_ms_per_mb / 1e6, rates.to_gpu_ms_per_mb / 1e6
         far = sharing.far_cpu_ms_per_mb / 1e6, sharing.far_gpu_ms_per_mb / 1e6
         for a in makers:
             bytes, at = self.crossings[a, node], (choice[a], value)
-            rewriting = bytes.relayout.item(at) * relaid
+            joining = bytes.joined.item(at) * joins
             for which, crossed in enumerate((bytes.to_cpu.item(at), bytes.to_gpu.item(at))):
-                extra[which] += rewriting + crossed * far[which]
+                extra[which] += joining + crossed * far[which]
                 if crossed > 0:
                     after[which].append(a)
                     if copied[which] > 0:
@@ -144,10 +144,10 @@ def build_costs(
         for id, parts in wanted.items():
             tensor = graph.tensors[id]
             if id not in maker:
-                start = crossing(tensor, on_host(tensor), parts, written=False)
+                start = crossing(tensor, on_host(tensor), parts)
                 # The inputs are there before the run starts: no waits.  Each moves once, which its readers share.
                 again = sharing.move_ms(0.0, start.to_gpu[0]) * (1 - 1 / readers[id])
-                ends[node] += sharing.bytes_ms(np.zeros(1), start.to_gpu[0], start.relayout[0]) - again
+                ends[node] += sharing.bytes_ms(np.zeros(1), start.to_gpu[0], start.joined[0]) - again
                 continue
             edge = (maker[id], node)
             # Networks repeat blocks: compute equal crossings once.
@@ -157,14 +157,14 @@ def build_costs(
     for id in graph.outputs:
         if id in maker:
             end = crossing(graph.tensors[id], has[id], on_host(graph.tensors[id]))
-            ends[maker[id]] += sharing.edge_ms(end.to_cpu[:, 0], end.to_gpu[:, 0], end.relayout[:, 0])
+            ends[maker[id]] += sharing.edge_ms(end.to_cpu[:, 0], end.to_gpu[:, 0], end.joined[:, 0])
     part_ends = [_ends(candidates[o.id], sharing, *bytes) for o, bytes in zip(graph.operators, moved, strict=True)]
     work = [np.maximum(*each) for each in part_ends]
     with np.errstate(invalid="ignore"):  # inf - inf where neither processor runs it: neither part is last
         later = [np.nan_to_num(cpu - gpu, nan=0.0) for cpu, gpu in part_ends]
     edges = {}
     for (a, b), c in crossings.items():
-        edges[a, b] = sharing.bytes_ms(c.to_cpu, c.to_gpu, c.relayout)
+        edges[a, b] = sharing.bytes_ms(c.to_cpu, c.to_gpu, c.joined)
         if b == a + 1:
             # Only the last operator's output may be waited for: older ones are there already.
             doubt = UNCERTAINTY * work[a][:, None]

@@ -1,12 +1,11 @@
-"""Crossing: what of a tensor changes processor or layout between its producer's placement and its consumer's.
+"""Crossing: what of a tensor changes processor, or is copied, between its producer's placement and its consumer's.
 
 A placement says which box of each tensor either processor holds (as producer) or needs (as consumer).  What a processor
 needs and does not hold crosses.  The same rule covers halos, whole operators, and splits along one axis or two.
 
-Layout: a whole tensor lies in its natural order, whose outermost axis is the first with more than one index (rows, for one
-image in NHWC).  Pieces along that axis are contiguous.  A tensor that is cut along another axis is stored with that axis
-outermost: every writer of a part changes the layout, and every reader changes it back.  A processor that reads exactly what
-it wrote is the exception, since that stays inside the kernels of one region.
+Layout: a tensor lies in its natural order, whose outermost axis is the first with more than one index (rows, for one image in
+NHWC).  Pieces along that axis are contiguous.  Pieces along another axis lie one behind the other: a reader of more than one,
+or of a part of one, copies what it reads.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from tvm_codl.graph.dtype import width
 from tvm_codl.graph.opgraph import Operator, OpGraph, Shape, Tensor
+from tvm_codl.graph.slab import outermost
 from tvm_codl.graph.split import Axis
 from tvm_codl.plan.halo import Boxes, Parts, ends, read_parts, whole_boxes
 from tvm_codl.plan.plan import Placement
@@ -31,14 +31,14 @@ class Crossing(msgspec.Struct, frozen=True):
 
     to_cpu: Numbers
     to_gpu: Numbers
-    relayout: Numbers
+    joined: Numbers
 
     @property
     def tables(self) -> tuple[Numbers, Numbers, Numbers]:
-        return self.to_cpu, self.to_gpu, self.relayout
+        return self.to_cpu, self.to_gpu, self.joined
 
     def __add__(self, other: Crossing) -> Crossing:
-        return Crossing(self.to_cpu + other.to_cpu, self.to_gpu + other.to_gpu, self.relayout + other.relayout)
+        return Crossing(self.to_cpu + other.to_cpu, self.to_gpu + other.to_gpu, self.joined + other.joined)
 
 
 def held(tensor: Tensor, placements: Sequence[Placement], axes: dict[str, Axis]) -> Parts:
@@ -87,29 +87,26 @@ def on_host(tensor: Tensor) -> Parts:
     return _undivided(tensor.shape, [Placement("cpu")])
 
 
-def crossing(tensor: Tensor, producer: Parts, consumer: Parts, written: bool = True) -> Crossing:
-    """Bytes that cross or change layout, for every pair of placements.
-
-    ``written`` is False for the network's inputs: their layout changes in reading only.
-    """
+def crossing(tensor: Tensor, producer: Parts, consumer: Parts) -> Crossing:
+    """Bytes that cross or are copied together, for every pair of placements."""
     size = width(tensor.dtype)
-    to, rewritten, in_place = [], [], np.array(True)
+    to, copied, in_place = [], [], np.array(True)
     plain = _contiguous(tensor.shape, producer.cpu) & _contiguous(tensor.shape, producer.gpu)
     for has, wants in ((producer.cpu, consumer.cpu), (producer.gpu, consumer.gpu)):
         held_volume, volume = _volume(has[..., 1] - has[..., 0]), _volume(wants[..., 1] - wants[..., 0])
         common, same = _common(has, wants, (held_volume > 0)[:, None], (volume > 0)[None])
         to.append(size * (volume - common))
         in_place = in_place & (same | (plain[:, None] & _contiguous(tensor.shape, wants)))
-        rewritten.append(size * (volume + held_volume[:, None] * written))
-    # Both processors change layouts at the same time.
-    relayout = np.where(in_place, 0.0, np.maximum(*rewritten))
+        copied.append(np.broadcast_to(size * volume, in_place.shape))
+    # Both processors copy at the same time.
+    joined = np.where(in_place, 0.0, np.maximum(*copied))
     overlap = np.flatnonzero(_overlap(producer))
     if len(overlap):
         # A reader to whom neither of two overlapping pieces is enough joins them: both are copied.
         own = [boxes[overlap, None] for boxes in (producer.cpu, producer.gpu)]
-        copied = size * np.maximum(*(_volume(boxes[..., 1] - boxes[..., 0]) for boxes in own))
-        relayout[overlap] += copied * (_beyond(own, consumer.cpu) | _beyond(own, consumer.gpu))
-    return Crossing(to[0], to[1], relayout)
+        pieces = size * np.maximum(*(_volume(boxes[..., 1] - boxes[..., 0]) for boxes in own))
+        joined[overlap] += pieces * (_beyond(own, consumer.cpu) | _beyond(own, consumer.gpu))
+    return Crossing(to[0], to[1], joined)
 
 
 def _volume(extents: Boxes) -> Numbers:
@@ -149,14 +146,10 @@ def _overlap(parts: Parts) -> NDArray[np.bool_]:
     return np.asarray((common > 0).all(axis=-1))
 
 
-def _outermost(shape: Shape) -> int:
-    return next((axis for axis, extent in enumerate(shape) if extent > 1), 0)
-
-
 def _contiguous(shape: Shape, boxes: Boxes) -> NDArray[np.bool_]:
     """Whether a box of a tensor in natural order is contiguous: it cuts the outermost axis only, or is empty."""
     extents = boxes[..., 1] - boxes[..., 0]
     full = extents == np.array(shape or (1,))
-    full[..., _outermost(shape)] = True
+    full[..., outermost(shape)] = True
     result: NDArray[np.bool_] = full.all(axis=-1) | (extents <= 0).any(axis=-1)
     return result

@@ -57,7 +57,7 @@ class Energy:
         """The tables in millijoules.
 
         An operator draws the power of both processors while both work on it, then that of the one that works on.  Waits
-        are idle; both processors rewrite a layout; the CPU copies, and passes the network's inputs and outputs.
+        are idle; both processors join pieces; the CPU copies, and passes the network's inputs and outputs.
         """
         watts, sharing = self.watts, costs.sharing
         work = tuple(self._joint(*ends) for ends in costs.ends)
@@ -67,11 +67,11 @@ class Energy:
             bytes = costs.crossings[pair]
             waits = table - sharing.bytes_ms(*bytes.tables)
             copies = sharing.move_ms(bytes.to_cpu, bytes.to_gpu)
-            rewriting = bytes.relayout * sharing.relayout_ms_per_mb / 1e6
+            joining = bytes.joined * sharing.join_ms_per_mb / 1e6
             far = self._joint(
                 bytes.to_cpu * sharing.far_cpu_ms_per_mb / 1e6, bytes.to_gpu * sharing.far_gpu_ms_per_mb / 1e6
             )
-            edges[pair] = watts.idle_w * waits + watts.cpu_w * copies + watts.both_w * rewriting + far
+            edges[pair] = watts.idle_w * waits + watts.cpu_w * copies + watts.both_w * joining + far
         nodes = tuple(w + end for w, end in zip(work, host, strict=True))
         return msgspec.structs.replace(costs, nodes=nodes, work=work, host=host, edges=edges, _steps={})
 

@@ -74,7 +74,7 @@ PERTURBATIONS = (
     Perturbation("a slower GPU", gpu=1.1),
 )
 _TRANSFERS = (
-    *("wait_cpu_ms", "wait_gpu_ms", "copy_ms_per_mb", "relayout_ms_per_mb", "far_cpu_ms_per_mb", "far_gpu_ms_per_mb"),
+    *("wait_cpu_ms", "wait_gpu_ms", "copy_ms_per_mb", "join_ms_per_mb", "far_cpu_ms_per_mb", "far_gpu_ms_per_mb"),
     *("to_cpu_ms_per_mb", "to_gpu_ms_per_mb", "signal_ms"),
 )
 

@@ -159,7 +159,7 @@ def _kept_numbers(key: str, axis: int, lo: bytes, hi: bytes) -> Integers:
     los, his = (np.frombuffer(end, dtype=np.int64) for end in (lo, hi))
     numbers = np.empty((len(los), len(NUMBERS)), dtype=np.int64)
     for rows, piece in split.pieces(operator, graph, axis, los, his):
-        named = piece_numbers(piece, graph, axis)
+        named = piece_numbers(piece, graph)
         columns = np.empty((len(NUMBERS), len(rows)), dtype=np.int64)
         for column, name in zip(columns, NUMBERS, strict=True):
             column[:] = named[name]

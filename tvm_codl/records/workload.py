@@ -67,8 +67,7 @@ class Workload(msgspec.Struct, frozen=True):
 
     Sizes are those of the anchor (the convolution, pooling, ... of the fused operator) in this piece, height and width 1
     if it has none.  Bytes are those of all arguments of the fused operator, ``bytes_data`` of the anchor's first argument
-    alone.  ``stride`` and ``dilation`` are along the height.  ``bytes_relayout`` is the output's size if its layout has
-    to change so that the split axis is outermost, else 0.  ``exponentials`` counts values of exponential functions.
+    alone.  ``stride`` and ``dilation`` are along the height.  ``exponentials`` counts values of exponential functions.
     """
 
     key: str
@@ -99,7 +98,6 @@ class Workload(msgspec.Struct, frozen=True):
     pad_bottom: int = 0
     pad_right: int = 0
     bytes_data: int = 0
-    bytes_relayout: int = 0
     exponentials: int = 0
     cut: Cut | None = None
     whole: Workload | None = None
@@ -185,19 +183,18 @@ def _describe(key: str, piece: split.Piece, graph: OpGraph, cut: Cut | None, who
         dtype=body[-1].dtype,
         cut=cut,
         whole=whole,
-        **piece_numbers(piece, graph, cut.index if cut else None),
+        **piece_numbers(piece, graph),
     )
 
 
-def piece_numbers(piece: split.Piece, graph: OpGraph, index: int | None) -> dict[str, int]:
-    """The numbers of a :class:`Workload`, by name, of a piece along axis number ``index``, or of a whole operator.
+def piece_numbers(piece: split.Piece, graph: OpGraph) -> dict[str, int]:
+    """The numbers of a :class:`Workload`, by name, of a piece or of a whole operator.
 
     Of a piece that stands for many (:func:`.split.pieces`), a number is an array where theirs differ.
     """
     operator, body = piece.operator, piece.operator.body
     node = body[anchor_of(body)]
     layout, data = layout_of(node), _argument(node, 0, piece)
-    bytes_out = sum(bytes_of(shape, body[-1].dtype) for shape in body[-1].results)
     numbers = {
         "groups": _first(node.attrs.get("groups"), 1),
         "flops": operator.flops,
@@ -205,9 +202,8 @@ def piece_numbers(piece: split.Piece, graph: OpGraph, index: int | None) -> dict
             bytes_of(s, graph.tensors[i].dtype) for s, i in zip(piece.feed_shapes, operator.inputs, strict=True)
         ),
         "bytes_weights": sum(bytes_of(const.shape, const.dtype) for const in operator.consts),
-        "bytes_out": bytes_out,
+        "bytes_out": sum(bytes_of(shape, body[-1].dtype) for shape in body[-1].results),
         "bytes_data": bytes_of(data, node.dtype) if data else 0,
-        "bytes_relayout": bytes_out if index is not None and math.prod(body[-1].results[0][:index]) > 1 else 0,
         "exponentials": sum(math.prod(n.results[0]) for n in body if n.op in EXPONENTIAL),
         "body": len(body),
     }

@@ -8,15 +8,11 @@ import msgspec
 
 
 class PortInfo(msgspec.Struct, frozen=True):
-    """A network input or output: the user's shape, and how an output lies in the library's memory.
-
-    ``order`` are the logical axes in memory order; ``crop`` is (axis, lo, hi) of the stored tensor, or empty.
-    """
+    """A network input or output: the stored tensor's shape, and ``crop``, (axis, lo, hi) of it that is the user's, or empty."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
-    order: tuple[int, ...] = ()
     crop: tuple[int, ...] = ()
 
 

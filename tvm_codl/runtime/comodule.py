@@ -132,15 +132,14 @@ class CoModule:
 
     def get_outputs(self) -> list[np.ndarray]:
         """The last run's outputs, in the model's order and layout."""
-        # Plans may store an output with its axes in different orders.
+        # Plans may hold an output as part of different tensors.
         plans = self.about.plans
         ports = plans[int(self._executor["ran"]())].outputs if plans else self.outputs
         results = []
         for index, port in enumerate(ports):
-            order = port.order or tuple(range(len(port.shape)))
-            stored = tvm.nd.empty(tuple(port.shape[a] for a in order), port.dtype, device=self._cpu)
+            stored = tvm.nd.empty(port.shape, port.dtype, device=self._cpu)
             self._executor["get_output"](index, stored)
-            value = np.transpose(stored.numpy(), np.argsort(order))
+            value = stored.numpy()
             if port.crop:
                 axis, lo, hi = port.crop
                 value = np.take(value, np.arange(lo, hi), axis=axis)

@@ -158,7 +158,7 @@ def test_a_hundred_operators_of_twenty_pieces_are_predicted_as_each_alone() -> N
 
 
 def test_sharing_costs() -> None:
-    cost = TransferCost(wait_cpu_ms=0.02, wait_gpu_ms=0.03, copy_ms_per_mb=2.0, relayout_ms_per_mb=4.0)
+    cost = TransferCost(wait_cpu_ms=0.02, wait_gpu_ms=0.03, copy_ms_per_mb=2.0, join_ms_per_mb=4.0)
     megabyte, nothing = np.array([1e6]), np.zeros(1)
     assert cost.edge_ms(nothing, nothing, nothing)[0] == 0
     assert cost.edge_ms(megabyte, nothing, nothing)[0] == pytest.approx(2.02)

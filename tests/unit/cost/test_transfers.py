@@ -27,9 +27,9 @@ def test_in_doubt_who_comes_last_the_wait_is_the_mean() -> None:
 
 
 def test_copies_add_up_and_reading_from_afar_does_not() -> None:
-    cost = TransferCost(0.0, 0.0, copy_ms_per_mb=1.0, relayout_ms_per_mb=2.0)
+    cost = TransferCost(0.0, 0.0, copy_ms_per_mb=1.0, join_ms_per_mb=2.0)
     assert cost.bytes_ms(np.array([1e6]), np.array([2e6]), np.array([3e6])) == pytest.approx(9.0)
-    far = TransferCost(0.0, 0.0, relayout_ms_per_mb=0.0, far_cpu_ms_per_mb=1.0, far_gpu_ms_per_mb=1.0)
+    far = TransferCost(0.0, 0.0, join_ms_per_mb=0.0, far_cpu_ms_per_mb=1.0, far_gpu_ms_per_mb=1.0)
     assert far.bytes_ms(np.array([1e6]), np.array([2e6]), NONE) == pytest.approx(2.0)
 
 
@@ -43,7 +43,7 @@ def test_stored_costs_of_older_versions_load_and_wrong_ones_do_not() -> None:
 
 
 def test_moves_cost_by_direction_and_those_of_older_versions_either_way() -> None:
-    cost = TransferCost(0.0, 0.0, to_cpu_ms_per_mb=1.0, to_gpu_ms_per_mb=3.0, relayout_ms_per_mb=0.0)
+    cost = TransferCost(0.0, 0.0, to_cpu_ms_per_mb=1.0, to_gpu_ms_per_mb=3.0, join_ms_per_mb=0.0)
     assert cost.move_ms(2e6, 1e6) == pytest.approx(5.0)
     assert cost.bytes_ms(np.array([2e6]), np.array([1e6]), NONE) == pytest.approx(5.0)
     older = TransferCost(0.0, 0.0, copy_ms_per_mb=2.0)

@@ -51,7 +51,7 @@ def test_a_dear_wait_of_one_processor_moves_the_cuts() -> None:
     plans = {}
     for dear in ("cpu", "gpu"):
         waits = {"wait_cpu_ms": 0.1, "wait_gpu_ms": 0.1, f"wait_{dear}_ms": 8.0}
-        sharing = TransferCost(relayout_ms_per_mb=0.0, **waits)
+        sharing = TransferCost(join_ms_per_mb=0.0, **waits)
         plans[dear] = search(graph, options, sharing, legal(graph), simulations=0).plan
         splits = [o for o in plans[dear].operators if o.placement.on == "split"]
         assert len(splits) >= 3

@@ -113,7 +113,7 @@ def test_an_operator_off_its_chains_cut_costs_and_keeps_what_is_known_of_it() ->
     tensor = 0
     for _ in range(4):
         tensor = network.conv(tensor, 32, 1)
-    of = problem(network.graph(), TransferCost(0.5, 0.5, relayout_ms_per_mb=5.0))
+    of = problem(network.graph(), TransferCost(0.5, 0.5, join_ms_per_mb=5.0))
     found = what_if(of, {1: Placement("split", "height", 28)})
     assert {(o.placement.axis, o.placement.at) for o in planned(of).operators} == {("height", 30)}
     assert found.as_is.ms < found.replanned.ms <= found.alone.ms

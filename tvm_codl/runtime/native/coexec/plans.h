@@ -20,7 +20,7 @@ struct PlannedProgram {
 // "calm", "cpu busy" or "gpu throttled".  Throws std::runtime_error for any other.
 State ParseState(const std::string& name);
 
-// Reads a program's JSON, or {"format": 1, "plans": [{"name", "state", "program"}, ...]}, the first choice first.
+// Reads a program's JSON, or {"format": 2, "plans": [{"name", "state", "program"}, ...]}, the first choice first.
 // Throws std::runtime_error for what Program::Parse refuses, and for plans whose inputs or outputs differ; only the
 // layout of an output in memory may.
 std::vector<PlannedProgram> ParsePlans(const std::string& json);

@@ -26,7 +26,7 @@ class Parser {
  public:
   Program Read(const picojson::value& json) {
     const auto& object = Object(json, "program");
-    if (Integer(Field(object, "format"), "format", 0, 1 << 20) != 1) {
+    if (Integer(Field(object, "format"), "format", 0, 1 << 20) != 2) {
       Fail("its format is not the one that this runtime reads; rebuild the library");
     }
     for (const auto& value : Array(Field(object, "buffers"), "buffers")) ReadBuffer(Object(value, "buffer"));
