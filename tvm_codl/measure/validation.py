@@ -232,11 +232,14 @@ def halve_successively(
 
 
 def safest(first: str, samples: Mapping[str, Sequence[float]], singles: Sequence[str], quantile: float = MEDIAN) -> str:
-    """``first``, or the best of ``singles`` where that is not slower beyond doubt: noise alone must not choose a split, which
-    needs both processors undisturbed and may be the slower one tomorrow."""
-    alone = min(singles, key=_quantiles(samples, singles, quantile).__getitem__, default=first)
-    lead, error = _compare(samples[first], samples[alone])
-    return first if first in singles or lead > 2 * error else alone
+    """``first``, or the best of ``singles`` where one of them is not slower beyond doubt: noise alone must not choose a split,
+    which needs both processors undisturbed and may be the slower one tomorrow."""
+    if first in singles:
+        return first
+    leads = (_compare(samples[first], samples[name]) for name in singles)
+    if all(lead > 2 * error for lead, error in leads):
+        return first
+    return min(singles, key=_quantiles(samples, singles, quantile).__getitem__)
 
 
 def leaders(
@@ -248,13 +251,14 @@ def leaders(
 ) -> list[str]:
     """The faster half of the splits, two at least, and the faster single processor, in the order of ``racing``.
 
-    Without a split both processors stay: their order may still change.
+    Without a split both processors stay: their order may still change.  They do as well where other work had the cores, as
+    the one with the best samples may have the worst as well.
     """
     ms = _quantiles(samples, racing, quantile)
     order = sorted(racing, key=lambda name: (ms[name], predicted_ms[name]))
     splits = [name for name in order if name not in singles]
     alone = [name for name in order if name in singles]
-    kept = {*splits[: max(2, math.ceil(len(splits) / 2))], *alone[: 1 if splits else None]}
+    kept = {*splits[: max(2, math.ceil(len(splits) / 2))], *alone[: 1 if splits and quantile == MEDIAN else None]}
     return [name for name in racing if name in kept]
 
 
