@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import tvm
@@ -9,9 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm import relay
 
+from tests.runtime.schedule_cases import conv
+from tests.unit.plan.networks import Network
 from tvm_codl.build.pack import PACK, transform_layout
+from tvm_codl.cost.device import DeviceFacts
+from tvm_codl.cost.features import Describer
 from tvm_codl.kernels.dispatch import scheduled
-from tvm_codl.kernels.register import cpu_target
+from tvm_codl.kernels.gpu import Gpu
+from tvm_codl.kernels.register import cpu_target, gpu_target
+from tvm_codl.kernels.reuse import Tunings
+from tvm_codl.records.record import Processor
+from tvm_codl.records.workload import Workload
 
 
 def relays(value: np.ndarray, source: str, target: str) -> np.ndarray:
@@ -61,3 +71,25 @@ def test_weights_are_constants_after_it(channels: int) -> None:
     assert computed == []
     convs = [c for c in calls if c.op.name == "nn.conv2d"]
     assert len(convs) == 1 and convs[0].attrs.kernel_layout != "HWIO"
+
+
+@pytest.mark.parametrize("processor", ["cpu", "gpu"])
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_the_cost_model_knows_which_convolutions_are_filtered(processor: Processor, lanes: int) -> None:
+    """Winograd's: many channels or few, filled up or not, a picture too large for what a GPU may leave in memory."""
+    sizes = [(56, 64, 64), (14, 256, 256), (7, 512, 512), (20, 24, 20), (9, 16, 19), (12, 3, 32), (240, 64, 64)]
+    cpu = cpu_target(lanes=lanes)
+    target = gpu_target(cpu) if processor == "gpu" else cpu
+    describe = Describer(Tunings(), processor, DeviceFacts(cpu_lanes=lanes, gpu=Gpu(lanes=lanes)))
+    known, built = [], []
+    for size, channels_in, channels in sizes:
+        made = Network(1, size, size, channels_in)
+        made.conv(0, channels)
+        graph = made.graph()
+        known.append(int(describe.schedules([Workload.of(graph.operators[0], graph)]).filtered[0]))
+        with target, scheduled(shipped=False), tvm.transform.PassContext(opt_level=3):
+            text = PACK(conv(channels_in, channels, size, size, 3, pad=1)).astext(show_meta_data=False)
+        found = re.search(r"without_weight_transform\(.*tile_size=(\d)", text)
+        built.append(int(found[1]) if found else 0)
+    assert known == built
+    assert 0 in built and 4 in built

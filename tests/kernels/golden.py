@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relay
 from tvm.relay.backend.graph_executor_codegen import GraphExecutorCodegen
@@ -52,6 +53,21 @@ def conv(size: int, channels: int, out: int, window: int, stride: int = 1, group
     return nn.relu(nn.bias_add(done, var("bias", out), axis=3))
 
 
+def filtered(size: int, channels: int, out: int) -> relay.Expr:
+    """A convolution whose weights are constants, for Winograd's tiles."""
+    weights = relay.const(np.ones((3, 3, channels, out), "float32"))
+    done = nn.conv2d(
+        var("x", 1, size, size, channels),
+        weights,
+        padding=(1, 1, 1, 1),
+        channels=out,
+        kernel_size=(3, 3),
+        data_layout="NHWC",
+        kernel_layout="HWIO",
+    )
+    return nn.relu(nn.bias_add(done, var("bias", out), axis=3))
+
+
 def integers(size: int, channels: int, out: int, window: int, groups: int = 1) -> relay.Expr:
     """A convolution of 8-bit integers; its weights are no constants."""
     weights = (window, window, channels, 1 if groups > 1 else out)
@@ -77,6 +93,8 @@ BODIES: dict[str, relay.Expr] = {
     "conv2d 9x9, 3 channels out": conv(64, 32, 3, 9),
     "conv2d 1x1, two blocks in local memory": conv(80, 256, 512, 1),
     "conv2d 1x1": conv(56, 64, 256, 1),
+    "Winograd": filtered(28, 64, 64),
+    "Winograd in groups of rows": filtered(56, 64, 64),
     "conv2d 3x3 strided": conv(56, 64, 128, 3, 2),
     "depthwise": conv(40, 96, 96, 3, groups=96),
     "depthwise strided, never tuned": conv(17, 32, 32, 3, 2, groups=32),

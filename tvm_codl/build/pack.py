@@ -63,6 +63,7 @@ PACK = tvm.transform.Sequential(
         relay.transform.Legalize(),
         relay.transform.SimplifyInference(),
         relay.transform.FlattenAtrousConv(),
+        _evaluate,  # Winograd's weights are made of constants
         relay.transform.AlterOpLayout(),
         _evaluate,
     ]

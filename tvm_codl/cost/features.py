@@ -37,7 +37,7 @@ NAMES: tuple[str, ...] = (
     *(f"log_{name}" for name in TERMS[2:]),
     *(f"log_{name}" for name in _SIZES),
     *(f"tile_{name}" for name in _CUT),
-    *("launches", "results", "weights_first", "source", "packs", "padding", "tail", "fill", "work_items"),
+    *("launches", "results", "weights_first", "source", "packs", "padding", "filtered", "tail", "fill", "work_items"),
     *("tile_weights", "near", "far", "intensity", "share", "lines", "store", "strip_2"),
     *(f"kind_{name}" for name in KINDS),
     *(f"axis_{name}" for name in AXES),
@@ -52,6 +52,7 @@ START = {
     "data_l3": 2e-5, "pad": 3e-5, "pad_l2": 2e-5, "pad_l3": 5e-5, "out": 3e-5, "out_l2": 2e-5, "out_l3": 5e-5,
     "slice": 5e-5, "slice_l2": 2e-5, "slice_l3": 5e-5, "weights_near": 1e-6, "weights_far": 5e-6, "data_near": 1e-6, "data_far": 5e-6,
     "conflict": 5e-4, "fetch": 1e-6, "inline": 1e-4, "exp": 1e-3, "flops": 4e-4, "scalar": 1e-4,
+    "transform": 6e-5, "transform_l2": 2e-5, "transform_l3": 5e-5,
 }
 # fmt: on
 
@@ -122,6 +123,7 @@ def _rows(given: Table, s: Schedules, done: Rows, device: DeviceFacts) -> Rows:
         s.source,
         s.packs,
         s.padding,
+        s.filtered,
         s.columns_out / (across * s.columns),
         given["out_c"] / np.maximum(s.channels, given["out_c"]),
         np.log2(np.maximum(groups * s.rows_out / s.rows, 1.0)),

@@ -30,7 +30,7 @@ from tvm_codl.kernels.reuse import (
     nearest,
     of_integers,
 )
-from tvm_codl.kernels.tiles import local_tiles, register_tiles, strips, vectors
+from tvm_codl.kernels.tiles import local_tiles, register_tiles, strips, vectors, winograd
 from tvm_codl.kernels.tiles.local_tiles import LocalProblem, LocalTiles
 from tvm_codl.kernels.variant import Cut, Task, Variant, variant_of
 from tvm_codl.records.record import Processor
@@ -43,6 +43,16 @@ _WINDOW = (
     *("dilation", "dilation_w"),
 )
 
+#: What Winograd's filtering is for.
+_FILTERED = {
+    "kernel_h": winograd.WINDOW,
+    "kernel_w": winograd.WINDOW,
+    "stride": 1,
+    "stride_w": 1,
+    "dilation": 1,
+    "dilation_w": 1,
+}
+
 #: :class:`LocalProblem`'s fields.
 _SIZES = ("batch", "out_h", "out_w", "out_c", "in_c", "kernel_h", "kernel_w", "stride", "stride_w")
 
@@ -52,8 +62,10 @@ class Schedules(msgspec.Struct, frozen=True):
 
     ``rows_out`` × ``columns_out`` results of ``channels`` values (whole vectors of ``lanes``) are computed in tiles of
     ``columns`` by ``blocks`` vectors, with a reduction of ``depth``.  ``extra``: the channels that are computed and cut off
-    again.  ``nanoseconds``: what the model of tiles in local memory expects; 0 without such tiles.  ``packs``: 1 where weights are packed as the kernel runs.  ``padding``: of a depthwise convolution, how zeros get
-    around the input (:data:`~tvm_codl.kernels.tiles.strips.PADDINGS`).
+    again.  ``filtered``: the size of Winograd's tiles, 0 without them; then the rows are the points of a tile, the columns its
+    tiles, and the depth is the input channels.  ``nanoseconds``: what the model of tiles in local memory expects; 0 without such tiles.
+    ``packs``: 1 where weights are packed as the kernel runs.  ``padding``: of a depthwise convolution, how zeros get around the
+    input (:data:`~tvm_codl.kernels.tiles.strips.PADDINGS`).
     """
 
     task: Integers
@@ -71,6 +83,7 @@ class Schedules(msgspec.Struct, frozen=True):
     rows: Integers
     weights_first: Integers
     padding: Integers
+    filtered: Integers
     nanoseconds: Integers
 
 
@@ -88,7 +101,7 @@ class Scheduler:
     def schedules(self, table: Table) -> Schedules:
         """Of all rows."""
         result = {name: np.ones(len(table), dtype=np.int64) for name in Schedules.__struct_fields__}
-        for name in ("task", "source", "extra", "packs", "padding", "nanoseconds"):
+        for name in ("task", "source", "extra", "packs", "padding", "filtered", "nanoseconds"):
             result[name][:] = 0
         weighted = table["bytes_weights"] > 0
         convolutions = (table["groups"] == 1) & weighted
@@ -109,8 +122,11 @@ class Scheduler:
     def variants(self, table: Table) -> list[Variant]:
         """In words, of a GPU's kernels, by row."""
         s = self.schedules(table)
-        columns = _rows(s.task, s.columns, s.blocks, s.lanes, s.source)
-        cuts = [Cut(_CUTS[task], across, blocks, lanes, source) for task, across, blocks, lanes, source in columns]
+        columns = _rows(s.task, s.columns, s.blocks, s.lanes, s.source, s.filtered)
+        cuts = [
+            Cut(_CUTS[task], across, blocks, lanes, source, filtered=filtered)
+            for task, across, blocks, lanes, source, filtered in columns
+        ]
         for i in np.flatnonzero(s.nanoseconds):
             product = bool(s.task[i] == PRODUCT)
             _, ((problem, tiles),) = self._local_tiles(table.rows(np.array([i])), product)
@@ -139,8 +155,25 @@ class Scheduler:
         problem = register_tiles.Problem(
             rows, columns, filled, depth, channels_in, lanes, self.gpu, shared, self.vectors
         )
+        filtered = self._filtered(table, channels, lanes, packs)
+        at = filtered > 0
+        if at.any():
+            points = winograd.products(_convolutions(table, channels, lanes), np.maximum(filtered, 1), problem)
+            replaced = ("rows", "columns", "depth", "channels_in", "channels", "lanes")
+            both = {name: np.where(at, getattr(points, name), getattr(problem, name)) for name in replaced}
+            problem = msgspec.structs.replace(problem, **both)
+            families = [family if direct else () for family, direct in zip(families, (~at).tolist(), strict=True)]
         tiled = self._tiled(problem, families, rows, channels, _exact(table))
-        return {**tiled, "task": CONVOLUTION, "extra": extra, "packs": packs}
+        tiled["rows"] = np.where(at, filtered, tiled["rows"])
+        return {**tiled, "task": CONVOLUTION, "extra": extra, "packs": packs, "filtered": filtered}
+
+    def _filtered(self, table: Table, channels: Integers, lanes: Integers, packs: NDArray[np.bool_]) -> Integers:
+        """As :func:`.schedules.winograd.packed` decides."""
+        legal = (table["batch"] == 1) & ~np.asarray(packs, dtype=np.bool_) & (not self.phone)
+        for name, value in _FILTERED.items():
+            legal &= table[name] == value
+        size = winograd.size_of(_convolutions(table, channels, lanes), self.processor == "gpu")
+        return np.where(legal, size, 0)
 
     def _integer_conv2d(self, table: Table) -> dict[str, Any]:
         rows, columns, channels_in, step = table["out_h"], table["out_w"], table["in_c"], self.dot.step
@@ -294,6 +327,10 @@ def _families(of: Callable[..., Family], parts: list[list[int]], integers: NDArr
     """Of each row, in ``parts`` as ``of`` takes them."""
     found = (of(*part) for part in parts)
     return [of_integers(f) if integer else f for f, integer in zip(found, integers.tolist(), strict=True)]
+
+
+def _convolutions(table: Table, channels: Integers, lanes: Integers) -> winograd.Convolutions:
+    return winograd.Convolutions(table["out_h"], table["out_w"], table["in_c"], channels, lanes)
 
 
 def _number(setting: Any) -> int:

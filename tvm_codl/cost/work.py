@@ -20,7 +20,7 @@ TERMS = (
     *("one", "launches", "mac", "mac_8", "mac_4", "mac_2", "mac_1", "mac_lone", "tiles", "items"),
     *("pack", "weights", "extra", "data", "data_l2", "data_l3", "pad", "pad_l2", "pad_l3", "out", "out_l2", "out_l3"),
     *("slice", "slice_l2", "slice_l3", "weights_near", "weights_far", "data_near", "data_far", "conflict", "fetch"),
-    *("inline", "exp", "flops", "scalar"),
+    *("inline", "exp", "flops", "scalar", "transform", "transform_l2", "transform_l3"),
 )
 #: Bytes that the first and the second cache hold of one operand.
 _NEAR, _FAR = 32 * 1024, 768 * 1024
@@ -42,7 +42,7 @@ def work(table: Table, schedules: Schedules) -> dict[str, Rows]:
     real = {name: table[name].astype(np.float64) for name in _USED}
     product = s.task == PRODUCT
     tiled = (s.task == CONVOLUTION) | product
-    strips = s.task == STRIPS
+    strips, filtered = s.task == STRIPS, s.filtered > 0
     batch = np.where(product, 1.0, np.where(s.task == NONE, 1.0, real["batch"]))
     across = -(-s.columns_out // s.columns)
     groups = np.maximum(-(-(s.channels // s.lanes) // s.blocks), 1)  # a vector may be wider than the channels
@@ -53,22 +53,25 @@ def work(table: Table, schedules: Schedules) -> dict[str, Rows]:
     mac = np.where(strips, strip_vectors * s.depth, mac)
     mac = np.where(s.nanoseconds > 0, s.nanoseconds, mac)  # a model of its own
     items = np.where(tiled | strips, batch * groups * (s.rows_out / s.rows), 0.0)
-    weights = np.where(tiled, 4.0 * s.depth * s.channels, real["bytes_weights"])
+    weights = np.where(tiled, 4.0 * s.depth * s.channels, real["bytes_weights"]) * np.where(filtered, s.rows_out, 1)
     padded, copied = _padding(table, s, real)
     # Weights come again from the smallest cache that holds all that is used in between.
     strip_bytes = 4.0 * s.blocks * s.lanes * s.depth
     held = np.where(s.weights_first == 1, strip_bytes, weights)
-    again = np.where(tiled, weights * (batch * s.rows_out * across - 1.0), 0.0)
+    again = np.where(tiled & ~filtered, weights * (batch * s.rows_out * across - 1.0), 0.0)
     data_held = np.where(s.weights_first == 1, real["bytes_data"], 0.0)
-    data_again = np.where(tiled & (s.weights_first == 1), (groups - 1.0) * real["bytes_data"], 0.0)
+    data_again = np.where(tiled & ~filtered & (s.weights_first == 1), (groups - 1.0) * real["bytes_data"], 0.0)
     # Strides wider than the window skip columns of the input.
     reach = np.minimum((s.columns - 1) * table["stride_w"] + table["kernel_w"], s.columns * table["kernel_w"])
-    tile_bytes = 4.0 * table["kernel_h"] * reach * np.where(strips, s.lanes, table["in_c"])
+    rows_of_tile = np.where(filtered, s.columns, table["kernel_h"] * reach)
+    tile_bytes = 4.0 * rows_of_tile * np.where(strips, s.lanes, table["in_c"])
     whole_out = np.where(s.extra > 0, real["bytes_out"] * (s.channels / np.maximum(real["out_c"], 1)), 0.0)
     tiles_of_all = np.where(tiled, tiles, np.where(strips, batch * s.rows_out * across * groups, 0.0))
+    # What the transforms leave for the products, and these for them.
+    between = np.where(filtered, 4.0 * s.rows_out * s.columns_out * (table["in_c"] + s.channels), 0.0)
     terms = {
         "one": np.ones(n),
-        "launches": 1.0 + padded * (~strips | (s.padding == _ROOT)) + s.packs + (s.extra > 0),
+        "launches": 1.0 + padded * (~strips | (s.padding == _ROOT)) + s.packs + (s.extra > 0) + 2 * filtered,
         "mac": np.where((s.lanes >= 16) | strips, mac, 0.0),
         **{f"mac_{lanes}": np.where(tiled & (s.lanes == lanes), mac, 0.0) for lanes in (8, 4, 2)},
         "mac_1": np.where(tiled & (s.lanes == 1) & (s.blocks > 1), mac, 0.0),
@@ -94,6 +97,7 @@ def work(table: Table, schedules: Schedules) -> dict[str, Rows]:
             tiled | strips, 0.0, real["flops"] / vectors.lanes_for(table["out_c"], 16, vectors.STAGE_WIDTHS)
         ),
         "scalar": np.where((s.task == NONE) & (table["out_c"] % 4 != 0), real["bytes_out"], 0.0),
+        **_levels("transform", between),
     }
     return {name: value if name in ("one", "launches") else value / 1e3 for name, value in terms.items()}
 
@@ -126,7 +130,11 @@ def lines_in_a_set(table: Table, s: Schedules) -> Rows:
 def _padding(table: Table, s: Schedules, real: dict[str, Rows]) -> tuple[NDArray[np.bool_], Rows]:
     """Whether zeros are put around the input first, and the bytes of that copy."""
     whole = window.whole_tiles(s.columns_out, s.columns)
-    need_h = window.reach(s.rows_out, table["stride"], table["kernel_h"], table["dilation"])
+    rows, filtered = s.rows_out, s.filtered > 0
+    if filtered.any():
+        of_tiles = (window.whole_tiles(table[name], np.maximum(s.filtered, 1)) for name in ("out_h", "out_w"))
+        rows, whole = (np.where(filtered, *pair) for pair in zip(of_tiles, (rows, whole), strict=True))
+    need_h = window.reach(rows, table["stride"], table["kernel_h"], table["dilation"])
     need_w = window.reach(whole, table["stride_w"], table["kernel_w"], table["dilation_w"])
     padded = window.padded(table["in_h"], table["in_w"], table["pad_top"], table["pad_left"], need_h, need_w)
     needed = padded.needed & ((s.task == CONVOLUTION) | (s.task == STRIPS))

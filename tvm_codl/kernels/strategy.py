@@ -14,7 +14,7 @@ from tvm.target.generic_func import get_native_generic_func
 
 from tvm_codl.kernels.schedules import conv2d as conv
 from tvm_codl.kernels.schedules import dense as products
-from tvm_codl.kernels.schedules import depthwise, exponential, integer_conv2d, local, local_products
+from tvm_codl.kernels.schedules import depthwise, exponential, integer_conv2d, local, local_products, winograd
 from tvm_codl.kernels.schedules.elementwise import schedule_stages
 from tvm_codl.kernels.schedules.integers import of_integers
 from tvm_codl.kernels.target import CPU_KEY, GPU_KEY, KEY, gpu_of, has_local_memory, is_gpu, is_phone
@@ -170,6 +170,11 @@ def _conv2d(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -
         plain = topi.nn.conv2d_nchw if groups == 1 else topi.nn.group_conv2d_nchw
         return _implement(wrap(plain, has_groups=groups > 1), _schedule_stages, "conv2d_nchw.codl")
     return _fallback("conv2d_strategy", is_gpu(target))(attrs, inputs, out_type, target)
+
+
+@stock.generic.conv2d_winograd_without_weight_transform_strategy.register(KEY)
+def _winograd(attrs: Any, inputs: Any, out_type: Any, target: tvm.target.Target) -> relay.op.OpStrategy:
+    return _implement(winograd.conv2d, winograd.schedule_conv2d, "conv2d_winograd.codl")
 
 
 def _register_product(name: str, ours: _Kernel, with_local_memory: _Kernel, *operators: str) -> None:

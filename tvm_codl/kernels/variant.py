@@ -19,7 +19,7 @@ Task = Literal["tile", "strips", "local", "plain"]
 class Cut(msgspec.Struct, frozen=True):
     """How a kernel is cut: ``tile`` is a register tile of ``columns`` by ``blocks`` vectors of ``lanes``, ``strips`` one of
     ``columns`` by a vector, ``local`` one in local memory that ``tile`` writes out (:class:`.LocalTiles`), of ``positions``
-    results to a channel, ``plain`` none of these.  ``source`` is where its configuration comes from
+    results to a channel, ``plain`` none of these.  ``filtered``: the size of Winograd's tiles, 0 without.  ``source`` is where its configuration comes from
     (:data:`~tvm_codl.kernels.reuse.ESTIMATED` and the others)."""
 
     task: Task = "plain"
@@ -29,6 +29,7 @@ class Cut(msgspec.Struct, frozen=True):
     source: int = ESTIMATED
     tile: LocalTiles | None = None
     positions: int = 1
+    filtered: int = 0
 
 
 class Variant(msgspec.Struct, frozen=True):
@@ -77,7 +78,8 @@ def _said(name: str, cut: Cut, why: str, groups: str = "") -> str:
         "local": "",
         "plain": "",
     }[cut.task]
-    return ", ".join(filter(None, (name, tile, groups, _source(cut)))) + f": {why}"
+    winograd = f"Winograd's tiles of {cut.filtered} x {cut.filtered}" if cut.filtered else ""
+    return ", ".join(filter(None, (name, winograd, tile, groups, _source(cut)))) + f": {why}"
 
 
 def _source(cut: Cut) -> str:

@@ -50,7 +50,7 @@ def test_values() -> None:
     whole, half = features([Workload.of(operator, graph), Workload.of(operator, graph, "channels", 0, 20)])
     named = dict(zip(NAMES, half, strict=True))
     assert named["log_out_c"] == np.log2(21) and named["log_in_c"] == np.log2(33)
-    assert named["share"] == 0.5 and named["tile_depth"] == np.log2(3 * 3 * 32)
+    assert named["share"] == 0.5 and named["filtered"] == 4 and named["tile_depth"] == np.log2(32)
     # 20 channels are computed as two vectors of 16, the last one filled up with constant zeros.
     assert named["tile_lanes"] == 4 and named["packs"] == 0 and named["fill"] == 20 / 32
     assert named["kind_conv2d"] == named["axis_channels"] == 1 and named["axis_height"] == 0

@@ -7,6 +7,7 @@ from typing import Any
 import tvm
 from tvm import relay, topi
 
+from tvm_codl.kernels.schedules import winograd
 from tvm_codl.kernels.schedules.conv2d import lanes_for, packing
 from tvm_codl.kernels.schedules.integer_conv2d import integer_packing
 from tvm_codl.kernels.schedules.integers import of_integers, shifted_conv2d
@@ -33,6 +34,8 @@ def _pack_conv2d(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> relay.E
         layout = f"OHWI{lanes}o"
     if fill:
         return None
+    if not integers and (made := winograd.packed(attrs, inputs, tinfos, out_type, lanes)) is not None:
+        return made
     changed = {**attrs, "kernel_layout": layout, "data_layout": "NHWC", "channels": out_type.shape[3]}
     return relay.nn.conv2d(*inputs, **changed)
 

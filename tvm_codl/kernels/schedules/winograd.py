@@ -1,0 +1,181 @@
+"""Convolution of 3 x 3 windows by Winograd's minimal filtering (:mod:`..tiles.winograd`), for a CPU and one that plays a GPU.
+
+Four steps: zeros around the input, the transform of what each tile reads, matrix products, and the transform of their
+results, where bias, residual and activation are fused in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relay, te
+from tvm.topi.utils import const_matrix, get_const_tuple
+
+from tvm_codl.kernels.schedules.elementwise import schedule_stage, share_out
+from tvm_codl.kernels.schedules.kernel import problem_on, schedule_fused
+from tvm_codl.kernels.schedules.operands import WindowSizes
+from tvm_codl.kernels.schedules.window import TAG, padded
+from tvm_codl.kernels.target import has_local_memory, is_gpu, is_phone, vector_lanes
+from tvm_codl.kernels.tiles import vectors, winograd
+from tvm_codl.kernels.tiles.winograd import WINDOW, Convolutions, Cut
+
+
+def packed(attrs: Any, inputs: Any, tinfos: Any, out_type: Any, lanes: int) -> relay.Expr | None:
+    """The convolution with transformed weights, where it pays; its weights must be a constant."""
+    target, weights = tvm.target.Target.current(), inputs[1]
+    plain = [int(n) for n in (*attrs.kernel_size, *attrs.strides, *attrs.dilation)] == [WINDOW, WINDOW, 1, 1, 1, 1]
+    batch, rows, columns, channels = (int(d) for d in out_type.shape)
+    real = is_phone(target) or has_local_memory(target)
+    if not plain or batch > 1 or real or not isinstance(weights, relay.Constant):
+        return None
+    one = Convolutions(rows, columns, int(tinfos[0].shape[3]), channels, lanes)
+    m = int(winograd.size_of(one, is_gpu(target)))
+    if m == 0:
+        return None
+    made = relay.const(winograd.transformed(weights.data.numpy(), m, lanes))
+    return relay.nn.contrib_conv2d_winograd_without_weight_transform(
+        inputs[0], made, m, attrs.strides, attrs.padding, attrs.dilation, 1, channels, attrs.kernel_size,
+        "NHWC", "HWIO", attrs.out_layout, attrs.out_dtype,
+    )  # fmt: skip
+
+
+def conv2d(attrs: Any, inputs: Any, out_type: Any) -> list[te.Tensor]:
+    """``data`` (1, H, W, IC); weights ((m + 2)², OC/v, IC, v) as :func:`.winograd.transformed` makes them."""
+    data, weights = inputs
+    m = int(attrs.tile_size)
+    channels_in, lanes = get_const_tuple(weights.shape)[2:]
+    padding = get_const_tuple(attrs.padding)
+    sizes = WindowSizes.of(get_const_tuple(data.shape)[1:3], (WINDOW, WINDOW), (1, 1), padding, (1, 1))
+    _, rows, columns, channels = get_const_tuple(out_type.shape)
+    cut = _cut(m, rows, columns, channels_in, channels, lanes)
+    source = padded(data, sizes.top, sizes.left, cut.rows * m + WINDOW - 1, cut.across * m + WINDOW - 1)
+    outwards, inwards = (const_matrix(matrix.astype("float32")) for matrix in winograd.matrices(m))
+    a, many = m + WINDOW - 1, cut.rows * cut.across if cut.group else cut.tiles
+    i, j, p, q = (te.reduce_axis((0, a), name) for name in "ijpq")
+    k = te.reduce_axis((0, channels_in), "k")
+    down = te.compute(
+        (many, a, a, channels_in),
+        lambda t, y, x, c: te.sum(
+            source[0, t // cut.across * m + i, t % cut.across * m + x, c] * inwards[i, y], axis=[i]
+        ),
+        name="read_down",
+    )
+    read = te.compute(
+        (a * a, many, channels_in),
+        lambda e, t, c: te.sum(down[t, e // a, j, c] * inwards[j, e % a], axis=[j]),
+        name="read",
+    )
+    acc = te.compute(
+        (a * a, many, channels // lanes, lanes),
+        lambda e, t, block, lane: te.sum(read[e, t, k] * weights[e, block, k, lane], axis=[k]),
+        name="acc",
+    )
+    up = te.compute(
+        (many, m, a, channels),
+        lambda t, y, x, c: te.sum(acc[p * a + x, t, c // lanes, c % lanes] * outwards[p, y], axis=[p]),
+        name="written_down",
+    )
+    written = te.compute(
+        (many, m, m, channels), lambda t, y, x, c: te.sum(up[t, y, q, c] * outwards[q, x], axis=[q]), name="written"
+    )
+    return [
+        te.compute(
+            (1, rows, columns, channels),
+            lambda b, y, x, c: written[y // m * cut.across + x // m, y % m, x % m, c],
+            name="conv2d",
+            tag=TAG,
+            attrs={"cut": [cut.m, cut.group, cut.columns, cut.blocks, lanes]},
+        )
+    ]
+
+
+def _cut(m: int, rows: int, columns: int, channels_in: int, channels: int, lanes: int) -> Cut:
+    like = problem_on(rows, columns, channels, channels_in, channels_in, lanes)
+    one = Convolutions(rows, columns, channels_in, channels, lanes)
+    return winograd.cut(one, m, like, is_gpu(tvm.target.Target.current()))
+
+
+def schedule_conv2d(attrs: Any, outs: Any, target: tvm.target.Target) -> te.Schedule:
+    with target:
+        return schedule_fused(outs, TAG, _schedule)
+
+
+def _schedule(s: te.Schedule, out: te.Tensor, conv: te.Tensor) -> None:
+    m, group, columns, blocks, lanes = (int(n) for n in conv.op.attrs["cut"])
+    (written,) = conv.op.input_tensors
+    up, outwards = written.op.input_tensors
+    acc = up.op.input_tensors[0]
+    read = acc.op.input_tensors[0]
+    down, inwards = read.op.input_tensors
+    source = down.op.input_tensors[0]
+    for matrix in (inwards, outwards):
+        s[matrix].compute_inline()
+    if isinstance(source.op, te.ComputeOp):
+        schedule_stage(s, source)
+    batch, y, x, c = s[out].op.axis
+    block, lane = s[out].split(c, lanes)
+    (y, y_inner), (x, x_inner) = s[out].split(y, m), s[out].split(x, m)
+    y, row = s[out].split(y, group or 1)
+    s[out].reorder(batch, y, row, x, block, y_inner, x_inner, lane)
+    s[out].unroll(y_inner)
+    s[out].unroll(x_inner)
+    s[out].vectorize(lane)
+    _transform(s, written, s[out], block, lanes)
+    _transform(s, up, s[out], block, lanes)
+    gpu = is_gpu(tvm.target.Target.current())
+    item = s[out].fuse(batch, y, row, x) if gpu else s[out].fuse(batch, y)
+    share_out(s[out], item)
+    task = _schedule_products(s, acc, columns, blocks)
+    tile = _schedule_read(s, read, down)
+    if group:
+        s[acc].compute_at(s[out], item)
+        s[read].compute_at(s[out], item)
+    else:
+        share_out(s[acc], task)
+        share_out(s[read], tile)
+
+
+def _schedule_products(s: te.Schedule, acc: te.Tensor, columns: int, blocks: int) -> te.schedule.IterVar:
+    """Returns the axis of its tasks: blocks of channels of each point."""
+    sums = s.cache_write(acc, "local")
+    point, tile, block, lane = s[acc].op.axis
+    strip, tile = s[acc].split(tile, columns)
+    block, inner = s[acc].split(block, blocks)
+    s[acc].reorder(point, block, strip, tile, inner, lane)
+    task = s[acc].fuse(point, block)
+    s[sums].compute_at(s[acc], strip)
+    *outer, last = s[sums].op.axis
+    s[sums].reorder(*s[sums].op.reduce_axis, *outer, last)
+    for stage, axes, vector in ((acc, (tile, inner), lane), (sums, outer, last)):
+        for axis in axes:
+            s[stage].unroll(axis)
+        s[stage].vectorize(vector)
+    return task
+
+
+def _schedule_read(s: te.Schedule, read: te.Tensor, down: te.Tensor) -> te.schedule.IterVar:
+    """Returns the axis of tiles."""
+    lanes = int(vectors.lanes_for(int(read.shape[2]), vector_lanes(tvm.target.Target.current()), vectors.STAGE_WIDTHS))
+    point, tile, c = s[read].op.axis
+    (j,) = s[read].op.reduce_axis
+    block, lane = s[read].split(c, lanes)
+    s[read].reorder(tile, block, point, j, lane)
+    s[read].unroll(point)
+    s[read].unroll(j)
+    s[read].vectorize(lane)
+    _transform(s, down, s[read], block, lanes)
+    return tile
+
+
+def _transform(s: te.Schedule, made: te.Tensor, by: te.schedule.Stage, at: te.schedule.IterVar, lanes: int) -> None:
+    """Makes one vector of a tile where ``by`` needs it, in registers."""
+    s[made].compute_at(by, at)
+    s[made].set_scope("local")
+    tile, y, x, c = s[made].op.axis
+    (reduced,) = s[made].op.reduce_axis
+    block, lane = s[made].split(c, lanes)
+    s[made].reorder(tile, block, x, y, reduced, lane)
+    for axis in (x, y, reduced):
+        s[made].unroll(axis)
+    s[made].vectorize(lane)
