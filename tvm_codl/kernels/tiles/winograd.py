@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_codl.kernels.tiles.register_tiles import Problem, candidates
+from tvm_codl.kernels.tiles.register_tiles import Problem, candidates, cycles
 from tvm_codl.kernels.tiles.vectors import Booleans, Integers, Size
 
 WINDOW = 3
@@ -140,14 +140,23 @@ def products(one: Convolutions, m: Size, like: Problem) -> Problem:
 def cut(one: Convolutions, m: int, like: Problem, gpu: bool) -> Cut:
     """For a CPU as many rows of tiles at a time as its cache holds, or as make loading the weights worth while."""
     across, down = -(-int(one.columns) // m), -(-int(one.rows) // m)
-    pairs = candidates(products(one, m, like), 16)
-    room = max(_NEAR, int(one.weights(m)))
+    problem, room = products(one, m, like), max(_NEAR, int(one.weights(m)))
     if not gpu and one.between(m) > room:
-        row = int(one.between(m)) // down
-        most = max(1, room // row)
-        group = max((g for g in range(1, most + 1) if down % g == 0 or g > down // 2), default=1)
-        for columns, blocks in pairs:
-            if group * across % columns == 0:
-                return Cut(m, across, down, group, group * across, columns, blocks)
-    columns, blocks = pairs[0]
+        most = max(1, room * down // int(one.between(m)))
+        fits = [
+            (-(-down // group) * expected, -group, blocks, columns)
+            for group in range(max(1, most // 2), most + 1)
+            for expected, blocks, columns in _register_tiles(problem, group * across)
+            if group * across % columns == 0
+        ]
+        if fits:
+            _, group, blocks, columns = min(fits)
+            return Cut(m, across, down, -group, -group * across, columns, blocks)
+    _, blocks, columns = min(_register_tiles(problem, across * down))
     return Cut(m, across, down, 0, -(-(across * down) // columns) * columns, columns, blocks)
+
+
+def _register_tiles(problem: Problem, tiles: int) -> list[tuple[float, int, int]]:
+    """Expected cycles, blocks and columns: of equals, fewer blocks load fewer weights, which are further away."""
+    part = msgspec.structs.replace(problem, columns=tiles)
+    return [(float(cycles(part, columns, blocks)), blocks, columns) for columns, blocks in candidates(part, 16)]
