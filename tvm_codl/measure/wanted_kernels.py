@@ -13,6 +13,7 @@ from tvm import relay
 from tvm_codl.graph.names import anchor_of
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import Axis
+from tvm_codl.kernels.tiles.winograd import STAND_IN
 from tvm_codl.kernels.workloads import workloads
 from tvm_codl.measure.probe import Probe, whole_probes
 from tvm_codl.plan.plan import Plan
@@ -86,7 +87,7 @@ class _Placeholders:
             shape = (*shape[: part.axis], part.hi - part.lo, *shape[part.axis + 1 :])
         if np.prod(shape, dtype=np.int64) <= 1:
             return relay.const(np.ones(shape, dtype))
-        self.params.append(relay.var(f"weight{len(self.params)}", shape=shape, dtype=dtype))
+        self.params.append(relay.var(f"{STAND_IN}{len(self.params)}", shape=shape, dtype=dtype))
         return self.params[-1]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relay, te
 from tvm.topi.utils import const_matrix, get_const_tuple
@@ -23,21 +24,31 @@ from tvm_codl.kernels.tiles.winograd import WINDOW, Convolutions, Cut
 
 def packed(attrs: Any, inputs: Any, tinfos: Any, out_type: Any, lanes: int) -> relay.Expr | None:
     """The convolution with transformed weights, where it pays; its weights must be a constant."""
-    target, weights = tvm.target.Target.current(), inputs[1]
+    target = tvm.target.Target.current()
     plain = [int(n) for n in (*attrs.kernel_size, *attrs.strides, *attrs.dilation)] == [WINDOW, WINDOW, 1, 1, 1, 1]
     batch, rows, columns, channels = (int(d) for d in out_type.shape)
     real = is_phone(target) or has_local_memory(target)
-    if not plain or batch > 1 or real or not isinstance(weights, relay.Constant):
+    if not plain or batch > 1 or real:
         return None
     one = Convolutions(rows, columns, int(tinfos[0].shape[3]), channels, lanes)
     m = int(winograd.size_of(one, is_gpu(target)))
-    if m == 0:
+    weights = _value(inputs[1], (WINDOW, WINDOW, one.channels_in, channels)) if m else None
+    if weights is None:
         return None
-    made = relay.const(winograd.transformed(weights.data.numpy(), m, lanes))
+    made = relay.const(winograd.transformed(weights, m, lanes))
     return relay.nn.contrib_conv2d_winograd_without_weight_transform(
         inputs[0], made, m, attrs.strides, attrs.padding, attrs.dilation, 1, channels, attrs.kernel_size,
         "NHWC", "HWIO", attrs.out_layout, attrs.out_dtype,
     )  # fmt: skip
+
+
+def _value(weights: relay.Expr, shape: tuple[int, ...]) -> np.ndarray | None:
+    """A constant's value, zeros for what stands for one; None for weights that are known only as the network runs."""
+    if isinstance(weights, relay.Constant):
+        return weights.data.numpy()
+    given = weights.args[0] if isinstance(weights, relay.Call) and weights.op.name == "nn.pad" else weights
+    stands_in = isinstance(given, relay.Var) and given.name_hint.startswith(winograd.STAND_IN)
+    return np.zeros(shape, "float32") if stands_in else None
 
 
 def conv2d(attrs: Any, inputs: Any, out_type: Any) -> list[te.Tensor]:

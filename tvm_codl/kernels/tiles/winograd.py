@@ -17,6 +17,8 @@ from tvm_codl.kernels.tiles.register_tiles import Problem, candidates, cycles
 from tvm_codl.kernels.tiles.vectors import Booleans, Integers, Size
 
 WINDOW = 3
+#: A Relay variable whose name begins so stands for weights that are constants once the network is built.
+STAND_IN = "codl_constant"
 #: Results of a tile along each axis, by falling size of the weights that it needs.
 SIZES = (4, 2)
 Matrix = NDArray[np.float64]
