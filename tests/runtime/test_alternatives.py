@@ -96,7 +96,11 @@ def metronomes() -> dict[int, int]:
     """By thread, how often it has slept."""
     found = {}
     for task in Path("/proc/self/task").iterdir():
-        status = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines())
+        try:
+            lines = (task / "status").read_text().splitlines()
+        except (FileNotFoundError, ProcessLookupError):  # It ended since the folder was read.
+            continue
+        status = dict(line.split(":\t", 1) for line in lines)
         if status["Name"] == "codl metronome":
             found[int(task.name)] = int(status["voluntary_ctxt_switches"])
     return found
