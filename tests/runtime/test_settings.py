@@ -181,6 +181,43 @@ def test_as_many_threads_as_asked_for_work(library: Path) -> None:
     assert max(total for _, total in found) == pytest.approx(min(total for _, total in found), rel=1e-5)
 
 
+IDLE = """
+import pathlib, sys, time
+import numpy as np, tvm
+from tvm_codl.runtime import plugin
+from tvm_codl.runtime.comodule import CoModule
+plugin.load()
+
+def computed_ns():
+    tasks = pathlib.Path("/proc/self/task").iterdir()
+    return {each.name: int((each / "schedstat").read_text().split()[0]) for each in tasks}
+
+module = CoModule(tvm.runtime.load_module(sys.argv[1]), tvm.cpu())
+x = np.zeros((1, 12, 12, 16), "float32")
+module.run({"x": x})
+before = computed_ns()
+time.sleep(1)
+after = computed_ns()
+print(max(after[each] - before[each] for each in before) / 1e6)
+"""
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="TVM's pool has no other thread on one core")
+def test_threads_without_work_sleep(library: Path) -> None:
+    """They shared cores with whatever ran within 0.3 s after the CPU: none of a race's rounds was calm on a CPU of 8 cores."""
+
+    def computed_ms(**more: str) -> float:
+        plain = {name: value for name, value in os.environ.items() if name != "TVM_THREAD_POOL_SPIN_COUNT"}
+        env = {**plain, "TVM_NUM_THREADS": "2", "TVM_BIND_THREADS": "0", "PYTHONPATH": str(ROOT), **more}
+        line = [sys.executable, "-c", IDLE, str(library)]
+        done = subprocess.run(line, env=env, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return float(done.stdout.splitlines()[-1])
+
+    asked = computed_ms(TVM_THREAD_POOL_SPIN_COUNT="300000")
+    assert computed_ms() < asked / 4
+
+
 def test_a_phone_behind_rpc_does_what_the_plan_says(library: Path, wanted: np.ndarray, tmp_path: Path) -> None:
     with (
         phone_server(tmp_path, port=0, key="codl") as server,

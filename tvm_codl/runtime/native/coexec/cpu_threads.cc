@@ -5,6 +5,7 @@
 #include <tvm/runtime/threading_backend.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
 
 #include "roaming.h"
@@ -14,6 +15,11 @@ namespace tvm_codl {
 namespace threading = tvm::runtime::threading;
 
 namespace {
+
+// A thread of TVM's pool that has nothing to do gives way so many times before it sleeps, a microsecond or less each.
+// TVM's own 300,000 last for 0.3 s: so long after a run of the CPU its threads take cores, and the clock, from what
+// runs next, such as a network on the GPU alone.  TVM asks for it as the first pool starts.
+[[maybe_unused]] const int idle = setenv("TVM_THREAD_POOL_SPIN_COUNT", "2000", 0);
 
 // TVM keeps a pool for each calling thread; this is the state of this thread's pool.
 thread_local CpuThreads in_force;
