@@ -98,8 +98,8 @@ class Convolutions(msgspec.Struct, frozen=True):
 
     def direct_cycles(self) -> Any:
         """Of a kernel that multiplies each value with its weights."""
-        sums = self.rows * self.columns * self.channels / self.lanes
-        return WINDOW * WINDOW * self.channels_in * sums * _PRODUCT
+        positions = self.rows * self.columns
+        return WINDOW * WINDOW * self.channels_in * self.channels * (_PRODUCT * positions / self.lanes + 4 * _BYTE)
 
 
 def size_of(convolutions: Convolutions, gpu: bool) -> Integers:
