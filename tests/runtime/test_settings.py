@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -105,14 +106,23 @@ def test_a_library_runs_with_the_settings_of_its_plan(library: Path, wanted: np.
     assert module.cpu_cores == [sorted(before)]
 
 
+def affinities() -> dict[str, set[int]]:
+    """The cores of each thread of this process."""
+    found = {}
+    for task in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):  # it ended since the folder was read
+            found[task] = os.sched_getaffinity(int(task))
+    return found
+
+
 def test_the_gpus_threads_keep_their_cores(library: Path) -> None:
     module = CoModule(tvm.runtime.load_module(str(library)), tvm.cpu())
     module.apply(DEFAULT)
     module.run({"x": sample()})
-    before = {task: os.sched_getaffinity(int(task)) for task in os.listdir("/proc/self/task")}
+    before = affinities()
     module.apply(Settings(cpu_cores=(CORES[0],)))
     module.run({"x": sample()})
-    after = {task: os.sched_getaffinity(int(task)) for task in os.listdir("/proc/self/task") if task in before}
+    after = {task: cores for task, cores in affinities().items() if task in before}
     assert len(after) > 1
     assert after == {task: before[task] for task in after}
 
@@ -169,13 +179,19 @@ print(json.dumps([cores, found]))
 """
 
 
-def test_as_many_threads_as_asked_for_work(library: Path) -> None:
-    """In a process of its own: how many threads TVM's pool has is settled once for all by the environment."""
-    env = {**os.environ, "TVM_NUM_THREADS": "3", "TVM_BIND_THREADS": "0", "PYTHONPATH": str(ROOT)}
-    line = [sys.executable, "-c", THREADS, str(library)]
+def printed(script: str, library: Path, **environment: str) -> str:
+    """The last line that the script prints, in a process whose pool of threads is as the environment says."""
+    plain = {name: value for name, value in os.environ.items() if name != "TVM_THREAD_POOL_SPIN_COUNT"}
+    env = {**plain, "TVM_BIND_THREADS": "0", "PYTHONPATH": str(ROOT), **environment}
+    line = [sys.executable, "-c", script, str(library)]
     done = subprocess.run(line, env=env, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    cores, found = json.loads(done.stdout.splitlines()[-1])
+    return done.stdout.splitlines()[-1]
+
+
+def test_as_many_threads_as_asked_for_work(library: Path) -> None:
+    """In a process of its own: how many threads TVM's pool has is settled once for all by the environment."""
+    cores, found = json.loads(printed(THREADS, library, TVM_NUM_THREADS="3"))
     usual = [cores] * min(3, os.cpu_count() or 1)  # TVM does not start with more than the machine has cores
     assert [seen for seen, _ in found] == [usual, [cores], [cores] * 3, [[cores[0]]], usual]
     assert max(total for _, total in found) == pytest.approx(min(total for _, total in found), rel=1e-5)
@@ -207,18 +223,9 @@ print(max(after[each] - before[each] for each in before if each in after) / 1e6)
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="TVM's pool has no other thread on one core")
 def test_threads_without_work_sleep(library: Path) -> None:
-    """They shared cores with whatever ran within 0.3 s after the CPU: none of a race's rounds was calm on a CPU of 8 cores."""
-
-    def computed_ms(**more: str) -> float:
-        plain = {name: value for name, value in os.environ.items() if name != "TVM_THREAD_POOL_SPIN_COUNT"}
-        env = {**plain, "TVM_NUM_THREADS": "2", "TVM_BIND_THREADS": "0", "PYTHONPATH": str(ROOT), **more}
-        line = [sys.executable, "-c", IDLE, str(library)]
-        done = subprocess.run(line, env=env, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, done.stderr[-3000:]
-        return float(done.stdout.splitlines()[-1])
-
-    asked = computed_ms(TVM_THREAD_POOL_SPIN_COUNT="300000")
-    assert computed_ms() < asked / 4
+    """Else they share the CPU's cores with what runs within 0.3 s after it, such as the GPU's turn of a race."""
+    asked = float(printed(IDLE, library, TVM_NUM_THREADS="2", TVM_THREAD_POOL_SPIN_COUNT="300000"))
+    assert float(printed(IDLE, library, TVM_NUM_THREADS="2")) < asked / 4
 
 
 def test_a_phone_behind_rpc_does_what_the_plan_says(library: Path, wanted: np.ndarray, tmp_path: Path) -> None:
