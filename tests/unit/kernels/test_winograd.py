@@ -58,6 +58,7 @@ def test_few_positions_of_many_channels_stay_as_they_are() -> None:
     """Their transformed weights take longer to load than the products that they save."""
     assert winograd.size_of(Convolutions(4, 4, 512, 512, 8), gpu=False) == 0
     assert winograd.size_of(Convolutions(7, 7, 512, 512, 8), gpu=False) == 2, "the direct kernel loads weights too"
+    assert winograd.size_of(Convolutions(14, 14, 16, 64, 16), gpu=False) == 0, "its cache holds these"
     assert winograd.size_of(Convolutions(56, 56, 64, 64, 8), gpu=False) == 4
     assert winograd.size_of(Convolutions(56, 56, 3, 64, 8), gpu=False) == 0, "no whole vectors of inputs"
 

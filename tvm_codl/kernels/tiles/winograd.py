@@ -97,9 +97,10 @@ class Convolutions(msgspec.Struct, frozen=True):
         return points * (_PRODUCT * products + _TRANSFORM * tiles * vectors) + _BYTE * self.weights(m)
 
     def direct_cycles(self) -> Any:
-        """Of a kernel that multiplies each value with its weights."""
-        positions = self.rows * self.columns
-        return WINDOW * WINDOW * self.channels_in * self.channels * (_PRODUCT * positions / self.lanes + 4 * _BYTE)
+        """Of a kernel that multiplies each value with its weights; those that the second cache holds cost it nothing more."""
+        weights = WINDOW * WINDOW * self.channels_in * self.channels
+        products = self.rows * self.columns * weights / self.lanes
+        return _PRODUCT * products + _BYTE * np.maximum(4 * weights - _NEAR, 0)
 
 
 def size_of(convolutions: Convolutions, gpu: bool) -> Integers:
