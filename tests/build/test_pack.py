@@ -93,3 +93,24 @@ def test_the_cost_model_knows_which_convolutions_are_filtered(processor: Process
         built.append(int(found[1]) if found else 0)
     assert known == built
     assert 0 in built and 4 in built
+
+
+@pytest.mark.parametrize("processor", ["cpu", "gpu"])
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_the_cost_model_knows_which_convolutions_are_one_row(processor: Processor, lanes: int) -> None:
+    """Widths that tiles divide or not, many channels or few, filled up or not."""
+    sizes = [(7, 2048, 512), (7, 64, 48), (7, 32, 20), (7, 32, 19), (13, 64, 256), (14, 64, 256), (56, 64, 256)]
+    cpu = cpu_target(lanes=lanes)
+    target = gpu_target(cpu) if processor == "gpu" else cpu
+    describe = Describer(Tunings(), processor, DeviceFacts(cpu_lanes=lanes, gpu=Gpu(lanes=lanes)))
+    known, built = [], []
+    for size, channels_in, channels in sizes:
+        made = Network(1, size, size, channels_in)
+        made.conv(0, channels, kernel=1)
+        graph = made.graph()
+        known.append(int(describe.schedules([Workload.of(graph.operators[0], graph)]).rows_out[0]))
+        with target, scheduled(shipped=False), tvm.transform.PassContext(opt_level=3):
+            text = PACK(conv(channels_in, channels, size, size, 1)).astext(show_meta_data=False)
+        built.append(1 if f"(1, 1, {size * size}, " in text else size)
+    assert known == built
+    assert lanes != 8 or 1 in built

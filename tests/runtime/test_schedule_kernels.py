@@ -38,6 +38,7 @@ CONVOLUTIONS = {
     "dilated": conv(8, 16, 15, 15, 3, dilation=2, pad=2),
     "width 7": conv(32, 48, 7, 7, 3, pad=1),
     "width 13": conv(12, 24, 13, 13, 1),
+    "49 positions as one row": conv(32, 48, 7, 7, 1),
     "prime width": conv(8, 16, 6, 29, 3, pad=1),
     "one column": conv(32, 64, 1, 1, 1),
     "24 channels packed": conv(24, 24, 12, 12, 3, pad=1),

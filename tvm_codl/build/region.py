@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -13,7 +12,9 @@ from tvm import relay
 from tvm_codl.build.dataflow import count_bytes, shape_of
 from tvm_codl.build.kernel import PASS_CONFIG, Kernel, compile_kernel, digest_of
 from tvm_codl.build.kernel_cache import KernelCache
+from tvm_codl.build.order import in_order
 from tvm_codl.build.pack import PACK
+from tvm_codl.build.reshapes import MOVE_RESHAPES
 
 
 class Operand(msgspec.Struct, frozen=True):
@@ -68,6 +69,7 @@ def _passes(target: tvm.target.Target) -> tvm.transform.Pass:
         [
             PACK,
             relay.transform.InferType(),
+            MOVE_RESHAPES,
             relay.transform.FoldConstant(),
             relay.transform.SplitArgs(int(target.max_function_args)),
             relay.transform.FuseOps(),
@@ -107,7 +109,7 @@ class _Reader:
 
     def read(self) -> OptimisedRegion:
         body = self.function.body
-        for expression in _in_order(body):
+        for expression in in_order(body):
             if expression not in self.tensors:
                 self.tensors[expression] = self.visit(expression)
         heads, types = self.tensors[body], list(body.checked_type.fields)
@@ -173,25 +175,3 @@ class _Reader:
 
 def _types(type_: relay.Type) -> list[relay.Type]:
     return list(type_.fields) if isinstance(type_, tvm.ir.TupleType) else [type_]
-
-
-def _parts(expression: relay.Expr) -> Sequence[relay.Expr]:
-    if isinstance(expression, relay.Call):
-        return list(expression.args)
-    if isinstance(expression, relay.Tuple):
-        return list(expression.fields)
-    return [expression.tuple_value] if isinstance(expression, relay.TupleGetItem) else []
-
-
-def _in_order(body: relay.Expr) -> Iterator[relay.Expr]:
-    """Every expression of a function's body once, behind its parts; not what is inside of a called function."""
-    seen: set[relay.Expr] = set()
-    stack = [(body, False)]
-    while stack:
-        expression, ready = stack.pop()
-        if ready:
-            yield expression
-        elif expression not in seen:
-            seen.add(expression)
-            stack.append((expression, True))
-            stack.extend((part, False) for part in reversed(_parts(expression)))

@@ -30,7 +30,7 @@ from tvm_codl.kernels.reuse import (
     nearest,
     of_integers,
 )
-from tvm_codl.kernels.tiles import local_tiles, register_tiles, strips, vectors, winograd
+from tvm_codl.kernels.tiles import local_tiles, one_row, register_tiles, strips, vectors, winograd
 from tvm_codl.kernels.tiles.local_tiles import LocalProblem, LocalTiles
 from tvm_codl.kernels.variant import Cut, Task, Variant, variant_of
 from tvm_codl.records.record import Processor
@@ -51,6 +51,12 @@ _FILTERED = {
     "stride_w": 1,
     "dilation": 1,
     "dilation_w": 1,
+}
+
+#: What may be computed as one row.
+_PLAIN = {
+    **dict.fromkeys((*_FILTERED, "groups"), 1),
+    **dict.fromkeys(("pad_left", "pad_right", "pad_top", "pad_bottom"), 0),
 }
 
 #: :class:`LocalProblem`'s fields.
@@ -148,13 +154,17 @@ class Scheduler:
         else:
             lanes, packs = vectors.packing(channels, positions, self.lanes)
             packed = np.where(packs, 0, lanes)
-        parts = _rows(table["batch"], table["in_w"], table["in_c"], packed, *_window(table))
-        families = [conv2d_family(*part) for part in parts]
         filled = -(-channels // lanes) * lanes
         shared = register_tiles.shared_taps(self.gpu, table["kernel_w"], table["stride_w"], table["dilation_w"])
         problem = register_tiles.Problem(
             rows, columns, filled, depth, channels_in, lanes, self.gpu, shared, self.vectors
         )
+        flat = self._in_one_row(table, problem, packs | (extra > 0))
+        rows, columns = np.where(flat, 1, rows), np.where(flat, positions, columns)
+        problem = msgspec.structs.replace(problem, rows=rows, columns=columns)
+        width = np.where(flat, positions, table["in_w"])
+        parts = _rows(table["batch"], width, table["in_c"], packed, *_window(table))
+        families = [conv2d_family(*part) for part in parts]
         filtered = self._filtered(table, channels, lanes, packs)
         at = filtered > 0
         if at.any():
@@ -163,9 +173,20 @@ class Scheduler:
             both = {name: np.where(at, getattr(points, name), getattr(problem, name)) for name in replaced}
             problem = msgspec.structs.replace(problem, **both)
             families = [family if direct else () for family, direct in zip(families, (~at).tolist(), strict=True)]
-        tiled = self._tiled(problem, families, rows, channels, _exact(table))
+        exact = _exact(table)
+        exact[:, 0] = np.where(flat, 1, exact[:, 0])
+        tiled = self._tiled(problem, families, rows, channels, exact)
         tiled["rows"] = np.where(at, filtered, tiled["rows"])
         return {**tiled, "task": CONVOLUTION, "extra": extra, "packs": packs, "filtered": filtered}
+
+    def _in_one_row(self, table: Table, problem: register_tiles.Problem, no: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """As :mod:`tvm_codl.kernels.schedules.layout` decides."""
+        legal = ~np.asarray(no, dtype=np.bool_) & (not self.phone)
+        for name, value in _PLAIN.items():
+            legal &= table[name] == value
+        if legal.any():
+            legal &= one_row.in_one_row(problem)
+        return legal
 
     def _filtered(self, table: Table, channels: Integers, lanes: Integers, packs: NDArray[np.bool_]) -> Integers:
         """As :func:`.schedules.winograd.packed` decides."""

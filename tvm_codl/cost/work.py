@@ -136,7 +136,9 @@ def _padding(table: Table, s: Schedules, real: dict[str, Rows]) -> tuple[NDArray
         rows, whole = (np.where(filtered, *pair) for pair in zip(of_tiles, (rows, whole), strict=True))
     need_h = window.reach(rows, table["stride"], table["kernel_h"], table["dilation"])
     need_w = window.reach(whole, table["stride_w"], table["kernel_w"], table["dilation_w"])
-    padded = window.padded(table["in_h"], table["in_w"], table["pad_top"], table["pad_left"], need_h, need_w)
+    flat = (s.task == CONVOLUTION) & ~filtered & (s.columns_out != table["out_w"])  # positions as one row
+    height, width = np.where(flat, 1, table["in_h"]), np.where(flat, s.columns_out, table["in_w"])
+    padded = window.padded(height, width, table["pad_top"], table["pad_left"], need_h, need_w)
     needed = padded.needed & ((s.task == CONVOLUTION) | (s.task == STRIPS))
     copied = np.where(needed, 4.0 * real["batch"] * padded.height * padded.width * table["in_c"], 0.0)
     # A depthwise convolution may copy for each work-item what that one reads, or ask at each load.

@@ -11,8 +11,9 @@ from tvm_codl.kernels.schedules import winograd
 from tvm_codl.kernels.schedules.conv2d import lanes_for, packing
 from tvm_codl.kernels.schedules.integer_conv2d import integer_packing
 from tvm_codl.kernels.schedules.integers import of_integers, shifted_conv2d
+from tvm_codl.kernels.schedules.kernel import problem_on
 from tvm_codl.kernels.target import KEY, dot_on, has_local_memory, is_phone, vector_lanes
-from tvm_codl.kernels.tiles import vectors
+from tvm_codl.kernels.tiles import one_row, vectors
 
 
 @topi.nn.conv2d_alter_layout.register(KEY)
@@ -55,7 +56,7 @@ def _pack_dense(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> relay.Ex
 
 @topi.nn.conv2d_legalize.register(KEY)
 def _whole_vectors_conv2d(attrs: Any, inputs: Any, types: Any) -> relay.Expr | None:
-    """Adds zero weights up to whole vectors of channels, and cuts the extra results off."""
+    """Adds zero weights up to whole vectors of channels, and cuts the extra results off; or takes all positions for one row."""
     if (attrs.data_layout, attrs.kernel_layout) != ("NHWC", "HWIO") or int(attrs.groups) != 1:
         return None
     shape = [int(d) for d in types[-1].shape]
@@ -65,6 +66,10 @@ def _whole_vectors_conv2d(attrs: Any, inputs: Any, types: Any) -> relay.Expr | N
     integers = of_integers(types[0], types[1], types[-1])
     if not integers and types[0].dtype != "float32":
         return None
+    if not integers and _in_one_row(attrs, shape, kernel, extra):
+        n, h, w, c = (int(d) for d in types[0].shape)
+        row = relay.nn.conv2d(relay.reshape(inputs[0], (n, 1, h * w, c)), inputs[1], **attrs)
+        return relay.reshape(row, shape)
     if not extra:
         return shifted_conv2d(attrs, inputs, types[0].dtype) if integers else None
     weights = relay.nn.pad(inputs[1], ((0, 0), (0, 0), (0, 0), (0, extra)))
@@ -73,6 +78,17 @@ def _whole_vectors_conv2d(attrs: Any, inputs: Any, types: Any) -> relay.Expr | N
     if wider is None:
         wider = relay.nn.conv2d(inputs[0], weights, **changed)
     return relay.strided_slice(wider, begin=[0, 0, 0, 0], end=shape)
+
+
+def _in_one_row(attrs: Any, shape: list[int], kernel: list[int], extra: int) -> bool:
+    """As :class:`tvm_codl.cost.schedules.Scheduler` decides for arrays."""
+    target = tvm.target.Target.current()
+    plain = [int(n) for n in (*attrs.kernel_size, *attrs.strides, *attrs.dilation)] == [1] * 6
+    if not plain or extra or any(int(n) for n in attrs.padding) or is_phone(target) or has_local_memory(target):
+        return False
+    _, rows, columns, channels = shape
+    lanes, fill = packing(channels, rows * columns)
+    return not fill and bool(one_row.in_one_row(problem_on(rows, columns, channels, kernel[2], kernel[2], lanes)))
 
 
 @topi.nn.dense_legalize.register(KEY)
