@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from tvm_codl.kernels.gpu import Gpu
+from tvm_codl.kernels.tiles.register_tiles import VECTOR_REGISTERS, vector_registers
 from tvm_codl.kernels.tiles.vectors import Size, largest_divisor
 from tvm_codl.kernels.tiles.window import reach
 
@@ -43,7 +44,8 @@ class Strips(msgspec.Struct, frozen=True):
 def choose(problem: StripProblem, widest: int, gpu: Gpu | None) -> Strips:
     """The estimate for a processor with vectors of ``widest``: ``gpu``, or a CPU.
 
-    The strip is the widest up to twice the usual one that leaves no tail, else the usual one.  A copy of the whole input
+    The strip is the widest that leaves no tail, up to twice the usual one where there are registers for it, else the usual
+    one: with 14 columns AVX2's sixteen registers make a kernel half as fast.  A copy of the whole input
     costs as much as the convolution.  LLVM drops nearly all conditions at loads.  An OpenCL compiler for a CPU does not,
     but there an item's part fits its cache.
     """
@@ -51,7 +53,8 @@ def choose(problem: StripProblem, widest: int, gpu: Gpu | None) -> Strips:
         return _choose_in_groups(problem, gpu)
     columns = problem.columns
     strip = np.minimum(columns, STRIP)
-    for width in range(STRIP // 2 + 1, 2 * STRIP - 1):
+    most = 2 * STRIP - 2 if vector_registers(widest) == VECTOR_REGISTERS else STRIP
+    for width in range(STRIP // 2 + 1, most + 1):
         strip = np.where(columns % width == 0, width, strip)
     # Multiply-adds for one row of one vector of channels.
     work = columns * problem.kernel_h * problem.kernel_w * problem.lanes
