@@ -45,21 +45,24 @@ def choose(problem: StripProblem, widest: int, gpu: Gpu | None) -> Strips:
     """The estimate for a processor with vectors of ``widest``: ``gpu``, or a CPU.
 
     The strip is the widest that leaves no tail, up to twice the usual one where there are registers for it, else the usual
-    one: with 14 columns AVX2's sixteen registers make a kernel half as fast.  A copy of the whole input
-    costs as much as the convolution.  LLVM drops nearly all conditions at loads.  An OpenCL compiler for a CPU does not,
-    but there an item's part fits its cache.
+    one: with 14 columns AVX2's sixteen registers make a kernel half as fast.
+
+    A copy of the whole input costs as much as the convolution.  LLVM drops nearly all conditions at loads.  An OpenCL
+    compiler for a CPU does not, but there an item's part fits its cache.  So it does with AVX2, where positions of many
+    channels otherwise push each other out of the first cache: a network's kernel at 14 x 14 takes half of the time.
     """
     if gpu is not None and gpu.group > 1:
         return _choose_in_groups(problem, gpu)
     columns = problem.columns
     strip = np.minimum(columns, STRIP)
-    most = 2 * STRIP - 2 if vector_registers(widest) == VECTOR_REGISTERS else STRIP
+    few = vector_registers(widest) < VECTOR_REGISTERS
+    most = STRIP if few else 2 * STRIP - 2
     for width in range(STRIP // 2 + 1, most + 1):
         strip = np.where(columns % width == 0, width, strip)
     # Multiply-adds for one row of one vector of channels.
     work = columns * problem.kernel_h * problem.kernel_w * problem.lanes
     items = np.clip(WORK // np.maximum(work, 1), 1, 16)
-    copied = gpu is not None and widest > 4
+    copied = few or (gpu is not None and widest > 4)
     return Strips(strip, largest_divisor(problem.rows, items), PADDINGS.index("item" if copied else "inline"))
 
 
