@@ -89,8 +89,22 @@ def test_strips_leave_no_tail_where_one_near_the_usual_width_does_not(rows: int,
     cut = strips.choose(strips.StripProblem(rows, columns, lanes, 3, 3, 1, 1), lanes, None)
     most = 8 if lanes == 8 else 14  # AVX2 has half of the registers
     whole = [width for width in range(5, most + 1) if columns % width == 0]
-    assert cut.columns == (max(whole) if whole else min(columns, 8)) and rows % cut.rows == 0
+    if whole:
+        assert cut.columns == max(whole)
+    else:  # two columns more are loaded for each strip
+        widths = [width for width in range(min(columns, 5), min(columns, most) + 1)]
+        assert cut.columns in widths
+        strip = int(cut.columns)
+        assert -(-columns // strip) * (strip + 2) == min(-(-columns // width) * (width + 2) for width in widths)
     assert strips.PADDINGS[int(cut.padding)] == ("item" if lanes == 8 else "inline")
+
+
+@given(st.integers(1, 120), st.integers(1, 120))
+def test_rows_of_strips_divide_the_problems_unless_that_leaves_few(rows: int, columns: int) -> None:
+    """Each item of one row copies three: 17 rows are nine and eight."""
+    cut = strips.choose(strips.StripProblem(rows, columns, 8, 3, 3, 1, 1), 8, None)
+    most = min(16, rows, max(1, strips.WORK // (columns * 72)))
+    assert cut.rows <= most < 4 * cut.rows and (rows % cut.rows == 0 or 2 * largest_divisor(rows, most) <= cut.rows)
 
 
 @given(st.integers(1, 120), st.integers(1, 7), st.integers(1, 3), st.integers(1, 2), st.sampled_from(KINDS[1:]))

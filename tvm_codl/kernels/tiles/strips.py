@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import numpy as np
 
@@ -44,8 +46,9 @@ class Strips(msgspec.Struct, frozen=True):
 def choose(problem: StripProblem, widest: int, gpu: Gpu | None) -> Strips:
     """The estimate for a processor with vectors of ``widest``: ``gpu``, or a CPU.
 
-    The strip is the widest that leaves no tail, up to twice the usual one where there are registers for it, else the usual
-    one: with 14 columns AVX2's sixteen registers make a kernel half as fast.
+    The strip is the widest that leaves no tail, up to twice the usual one where there are registers for it: with 14 columns
+    AVX2's sixteen registers make a kernel half as fast.  Where each leaves one, what strips load decides.  An item's rows
+    divide the problem's, or share it out evenly where that leaves an item few.
 
     A copy of the whole input costs as much as the convolution.  LLVM drops nearly all conditions at loads.  An OpenCL
     compiler for a CPU does not, but there an item's part fits its cache.  So it does with AVX2, where positions of many
@@ -54,16 +57,24 @@ def choose(problem: StripProblem, widest: int, gpu: Gpu | None) -> Strips:
     if gpu is not None and gpu.group > 1:
         return _choose_in_groups(problem, gpu)
     columns = problem.columns
-    strip = np.minimum(columns, STRIP)
     few = vector_registers(widest) < VECTOR_REGISTERS
-    most = STRIP if few else 2 * STRIP - 2
-    for width in range(STRIP // 2 + 1, most + 1):
+    strip = best = np.minimum(columns, STRIP)
+    for width in range(STRIP // 2 + 1, (STRIP if few else 2 * STRIP - 2) + 1):
+        best = np.where(_loads(columns, width) < _loads(columns, best), width, best)
         strip = np.where(columns % width == 0, width, strip)
+    strip = np.where(columns % strip == 0, strip, best)
     # Multiply-adds for one row of one vector of channels.
     work = columns * problem.kernel_h * problem.kernel_w * problem.lanes
     items = np.clip(WORK // np.maximum(work, 1), 1, 16)
+    whole, even = largest_divisor(problem.rows, items), -(-problem.rows // -(-problem.rows // items))
+    rows = np.where(2 * whole > even, whole, even)
     copied = few or (gpu is not None and widest > 4)
-    return Strips(strip, largest_divisor(problem.rows, items), PADDINGS.index("item" if copied else "inline"))
+    return Strips(strip, rows, PADDINGS.index("item" if copied else "inline"))
+
+
+def _loads(columns: Size, strip: Size) -> Any:
+    """Columns that strips load: their own, a tail's among them, and two more for each."""
+    return -(-columns // strip) * (strip + 2)
 
 
 def _choose_in_groups(problem: StripProblem, gpu: Gpu) -> Strips:
