@@ -92,7 +92,7 @@ def test_strips_leave_no_tail_where_one_near_the_usual_width_does_not(rows: int,
     if whole:
         assert cut.columns == max(whole)
     else:  # two columns more are loaded for each strip
-        widths = [width for width in range(min(columns, 5), min(columns, most) + 1)]
+        widths = range(min(columns, 5), min(columns, most) + 1)
         assert cut.columns in widths
         strip = int(cut.columns)
         assert -(-columns // strip) * (strip + 2) == min(-(-columns // width) * (width + 2) for width in widths)
