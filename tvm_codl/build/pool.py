@@ -56,6 +56,10 @@ class _Running:
     limit_s: float
 
 
+#: Times that a folder of temporary files is tried to be removed: within a second.
+REMOVALS = 20
+
+
 def build_all(
     count: int,
     build: Build,
@@ -109,7 +113,16 @@ def build_all(
     finally:
         for job in running.values():
             _kill(job.process)
+        _remove(folder)
+
+
+def _remove(folder: str) -> None:
+    """A compiler that was killed may write until it is gone: the folder is not empty then, and is removed again."""
+    for _ in range(REMOVALS):
         shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.exists(folder):
+            return
+        time.sleep(0.05)
 
 
 def _kill(process: multiprocessing.context.ForkProcess) -> None:
