@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tests.unit.plan.networks import Network
 from tvm_codl.build.pack import PACK, transform_layout
 from tvm_codl.cost.device import DeviceFacts
 from tvm_codl.cost.features import Describer
+from tvm_codl.cost.schedules import Schedules
 from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.gpu import Gpu
 from tvm_codl.kernels.register import cpu_target, gpu_target
@@ -73,22 +75,30 @@ def test_weights_are_constants_after_it(channels: int) -> None:
     assert len(convs) == 1 and convs[0].attrs.kernel_layout != "HWIO"
 
 
+def known_and_built(
+    processor: Processor, lanes: int, sizes: Iterable[tuple[int, int, int]], kernel: int
+) -> Iterator[tuple[Schedules, str]]:
+    """What the cost model knows of convolutions by size, input and output channels, and the text of what they are made."""
+    cpu = cpu_target(lanes=lanes)
+    target = gpu_target(cpu) if processor == "gpu" else cpu
+    describe = Describer(Tunings(), processor, DeviceFacts(cpu_lanes=lanes, gpu=Gpu(lanes=lanes)))
+    for size, channels_in, channels in sizes:
+        made = Network(1, size, size, channels_in)
+        made.conv(0, channels, kernel=kernel)
+        graph = made.graph()
+        with target, scheduled(shipped=False), tvm.transform.PassContext(opt_level=3):
+            packed = PACK(conv(channels_in, channels, size, size, kernel, pad=kernel // 2))
+        yield describe.schedules([Workload.of(graph.operators[0], graph)]), packed.astext(show_meta_data=False)
+
+
 @pytest.mark.parametrize("processor", ["cpu", "gpu"])
 @pytest.mark.parametrize("lanes", [4, 8, 16])
 def test_the_cost_model_knows_which_convolutions_are_filtered(processor: Processor, lanes: int) -> None:
     """Winograd's: many channels or few, filled up or not, a picture too large for what a GPU may leave in memory."""
     sizes = [(56, 64, 64), (14, 256, 256), (7, 512, 512), (20, 24, 20), (9, 16, 19), (12, 3, 32), (240, 64, 64)]
-    cpu = cpu_target(lanes=lanes)
-    target = gpu_target(cpu) if processor == "gpu" else cpu
-    describe = Describer(Tunings(), processor, DeviceFacts(cpu_lanes=lanes, gpu=Gpu(lanes=lanes)))
     known, built = [], []
-    for size, channels_in, channels in sizes:
-        made = Network(1, size, size, channels_in)
-        made.conv(0, channels)
-        graph = made.graph()
-        known.append(int(describe.schedules([Workload.of(graph.operators[0], graph)]).filtered[0]))
-        with target, scheduled(shipped=False), tvm.transform.PassContext(opt_level=3):
-            text = PACK(conv(channels_in, channels, size, size, 3, pad=1)).astext(show_meta_data=False)
+    for schedules, text in known_and_built(processor, lanes, sizes, 3):
+        known.append(int(schedules.filtered[0]))
         found = re.search(r"without_weight_transform\(.*tile_size=(\d)", text)
         built.append(int(found[1]) if found else 0)
     assert known == built
@@ -100,17 +110,9 @@ def test_the_cost_model_knows_which_convolutions_are_filtered(processor: Process
 def test_the_cost_model_knows_which_convolutions_are_one_row(processor: Processor, lanes: int) -> None:
     """Widths that tiles divide or not, many channels or few, filled up or not."""
     sizes = [(7, 2048, 512), (7, 64, 48), (7, 32, 20), (7, 32, 19), (13, 64, 256), (14, 64, 256), (56, 64, 256)]
-    cpu = cpu_target(lanes=lanes)
-    target = gpu_target(cpu) if processor == "gpu" else cpu
-    describe = Describer(Tunings(), processor, DeviceFacts(cpu_lanes=lanes, gpu=Gpu(lanes=lanes)))
     known, built = [], []
-    for size, channels_in, channels in sizes:
-        made = Network(1, size, size, channels_in)
-        made.conv(0, channels, kernel=1)
-        graph = made.graph()
-        known.append(int(describe.schedules([Workload.of(graph.operators[0], graph)]).rows_out[0]))
-        with target, scheduled(shipped=False), tvm.transform.PassContext(opt_level=3):
-            text = PACK(conv(channels_in, channels, size, size, 1)).astext(show_meta_data=False)
+    for (size, _, _), (schedules, text) in zip(sizes, known_and_built(processor, lanes, sizes, 1), strict=True):
+        known.append(int(schedules.rows_out[0]))
         built.append(1 if f"(1, 1, {size * size}, " in text else size)
     assert known == built
     assert lanes != 8 or 1 in built
