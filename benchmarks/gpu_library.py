@@ -2,11 +2,9 @@
 
 These times are of runs back to back, waited for once, as a network's run is: events make a GPU take some microseconds
 longer for each kernel.  Everything is loaded :data:`LOADS` times: in a library a kernel of a few microseconds takes up to
-1.16 times as long in one load as in another (resnet18 on an H100), in every round of that load.  A kernel below 5 us takes
-what the host takes to launch it, and other work on the host adds to that in one round and not in the next.  So the least
-of a load's rounds counts, and of the loads the median.  Beside the three times the time that plans are made from, for which
-other bytes go through the GPU's caches between two runs, and, by the GPU's clock, a kernel's time alone and inside a run of
-the whole network.
+1.16 times as long in one load as in another (resnet18 on an H100), in every round of that load.  Beside the three times the
+time that plans are made from, for which other bytes go through the GPU's caches between two runs, and, by the GPU's clock, a
+kernel's time alone and inside a run of the whole network.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ from tvm_codl.relay.prepared import Prepared
 from tvm_codl.report.timeline import read_events
 from tvm_codl.runtime.comodule import CoModule
 
-#: After each load, each is timed in turn so often.
+#: After each load, each is timed in turn so often; the medians of all count.
 LOADS, ROUNDS = 5, 4
 #: Runs of the library before one whose kernels are timed: a GPU that idled has a lower clock.
 BUSY_RUNS = 20
@@ -83,17 +81,11 @@ def compare_network(model: str, session: Session) -> dict[str, Any]:
         builder.close()
     rows = [
         {"name": each.convolution.name, "operator": operator.name}
-        | dict(zip(TIMES, _typical(times[key]).tolist(), strict=True))
+        | dict(zip(TIMES, np.median(times[key], axis=0).tolist(), strict=True))
         for key, (operator, each) in convolutions.items()
     ]
     whole = {"run_ms": float(np.median(runs)), "sum_ms": float(np.median(sums))}
     return {"model": model, "rows": rows, **whole, **_summary(rows)}
-
-
-def _typical(times: Sequence[Sequence[float]]) -> np.ndarray:
-    """Of times, one list a round and load, all loads' first rounds first."""
-    by_round = np.reshape(times, (ROUNDS, LOADS, -1))
-    return np.median(by_round.min(axis=0), axis=0)
 
 
 def _rounds(
