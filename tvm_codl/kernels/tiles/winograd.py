@@ -64,9 +64,13 @@ def matrices(m: int) -> tuple[Matrix, Matrix]:
 def transformed(weights: NDArray[np.float32], m: int, lanes: int) -> NDArray[np.float32]:
     """``weights`` (3, 3, IC, OC) as ((m + 2)², OC / lanes, IC, lanes)."""
     channels_in, channels = weights.shape[2:]
-    made = np.einsum("pi,ijck,qj->pqck", _G[m], weights.astype(np.float64), _G[m], optimize=True)
-    blocks = made.reshape(-1, channels_in, channels // lanes, lanes)
-    return np.ascontiguousarray(blocks.transpose(0, 2, 1, 3), np.float32)
+    both = np.kron(_G[m], _G[m])
+    made = np.empty((len(both), channels // lanes, channels_in, lanes), np.float32)
+    # By blocks of channels: all of them at once would take eight times the memory, and most of the time to reach it.
+    for block in range(channels // lanes):
+        taps = weights[..., block * lanes : (block + 1) * lanes].reshape(WINDOW**2, -1).astype(np.float64)
+        made[:, block] = (both @ taps).reshape(-1, channels_in, lanes)
+    return made
 
 
 class Convolutions(msgspec.Struct, frozen=True):
