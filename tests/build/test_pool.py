@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tvm_codl.build.pool import Outcome, build_all, chunks, last_line
+from tvm_codl.build.pool import Outcome, build_all, deal, last_line
 from tvm_codl.errors import UserError, WorkplaceError
 from tvm_codl.records.record import ErrorNo
 
@@ -141,14 +141,15 @@ def test_an_error_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(("count", "size", "workers"), [(0, 48, 2), (1, 48, 2), (7, 48, 2), (60, 48, 2), (500, 48, 4)])
-def test_chunks_cover_everything_evenly(count: int, size: int, workers: int) -> None:
-    parts = chunks(range(count), size, workers)
-    assert [i for a, b in parts for i in range(a, b)] == list(range(count))
-    lengths = [b - a for a, b in parts]
-    assert max(lengths) <= size
-    assert max(lengths) - min(lengths) <= 1
+def test_parts_cover_everything_evenly_and_take_neighbours_apart(count: int, size: int, workers: int) -> None:
+    parts = deal(range(count), size, workers)
+    assert sorted(i for part in parts for i in part) == list(range(count))
+    lengths = [len(part) for part in parts]
+    assert max(lengths, default=0) <= size
+    assert max(lengths, default=0) - min(lengths, default=0) <= 1
     if count >= 8 * workers:
         assert len(parts) >= workers
+        assert all(first % len(parts) == i for i, (first, *_) in enumerate(parts))
 
 
 def test_a_single_build_that_crashes_does_not_take_the_client_along() -> None:

@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from tvm_codl.build.limits import OverLimits
 from tvm_codl.errors import WorkplaceError
@@ -26,6 +27,7 @@ from tvm_codl.records.record import ErrorNo
 from tvm_codl.runtime.error_text import last_line
 
 Build = Callable[[int], Path]
+T = TypeVar("T")
 
 #: With fewer bytes free, a full disk may explain a compiler's crash.
 LEAST_ROOM = 1 << 24
@@ -188,7 +190,10 @@ def _build_in_child(build: Build, index: int, sender: multiprocessing.connection
         traceback.print_exc()
 
 
-def chunks(items: Sequence[object], size: int, workers: int) -> list[tuple[int, int]]:
-    """Even ranges of ``items``, no larger than ``size``, and enough for every worker."""
-    count = max(-(-len(items) // size), min(workers, -(-len(items) // 8)), 1)
-    return [(len(items) * i // count, len(items) * (i + 1) // count) for i in range(count)]
+def deal(items: Sequence[T], size: int, workers: int) -> list[list[T]]:
+    """Parts of ``items``, even and no larger than ``size``, and enough for every worker.
+
+    Dealt in turn, so that parts take about as long where the items that take the longest are next to each other.
+    """
+    count = max(-(-len(items) // size), min(workers, -(-len(items) // 8)))
+    return [list(items[number::count]) for number in range(count)]

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from tvm_codl.build.limits import Limits
-from tvm_codl.build.pool import Outcome, chunks
+from tvm_codl.build.pool import Outcome, deal
 from tvm_codl.graph.footprint import touched_bytes
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.graph.split import axes
@@ -104,7 +104,7 @@ class Measurer:
 
     def libraries(self, probes: Sequence[Probe]) -> list[tuple[Sequence[Probe], Outcome]]:
         """The probes in batches, each with its library: from the cache, else built, all of them before this returns."""
-        parts = _batches(probes)
+        parts = deal(probes, BATCH, _cores())
         return list(zip(parts, self._build(parts), strict=True))
 
     def tell_drift(self) -> None:
@@ -123,7 +123,7 @@ class Measurer:
         for trial in hopeless:
             yield Result(trial, (), ErrorNo.UNKNOWN_ERROR, f"{trial.deaths} processes died while they measured it")
         usual = [t for t in trials if not t.suspect]
-        parts = _batches(usual)
+        parts = deal(usual, BATCH, _cores())
         parts += [[t] for t in trials if t.suspect and t not in hopeless]
         # A few candidates are over before a phone could drift.
         baseline: list[Probe] = []
@@ -192,8 +192,8 @@ class Measurer:
         )  # fmt: skip
 
 
-def _batches(items: Sequence[Any]) -> list[Any]:
-    return [items[a:b] for a, b in chunks(items, BATCH, len(os.sched_getaffinity(0)))] if items else []
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 def _blamed(part: list[Trial], outcome: Outcome) -> tuple[list[Result], list[list[Trial]]]:
