@@ -33,11 +33,12 @@ def pose_problem(
 ) -> Problem:
     """The planning problem of a network on a device.
 
-    ``runs`` are plans that ran there with today's kernels; predictions are corrected by what they took.
+    ``runs`` are plans that ran there with today's kernels; predictions are corrected by what they took.  Pieces that were
+    not measured are priced with caution.
     """
     graph = prepared.graph
     factors = fit_correction(runs, graph), calibrate_network(runs, graph)
-    return Problem(graph, prepared.axes, model, sharing, prepared.name, device, *factors)
+    return Problem(graph, prepared.axes, model.cautious(), sharing, prepared.name, device, *factors)
 
 
 def model_fitter(

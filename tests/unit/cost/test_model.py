@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tests.unit.cost.latency import latency, network, pieces
 from tests.unit.plan.networks import convolutions
-from tvm_codl.cost.model import CostModel, Sample, samples_of
+from tvm_codl.cost.model import CAUTION, CostModel, Sample, samples_of
 from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UserError
 from tvm_codl.records.record import Piece, Processor, Record
@@ -44,6 +44,15 @@ def test_what_was_measured_is_predicted_as_it_is() -> None:
         for workload in WHOLES + known:
             assert model.predict([workload], processor)[0] == latency(workload, processor)
             assert model.measured(workload, processor)
+
+
+def test_caution_is_added_to_what_was_not_measured_alone() -> None:
+    known, held_out = some_pieces(3)
+    model = CostModel.fit(measured(WHOLES + known))
+    for processor in PROCESSORS:
+        careful = model.cautious().predict
+        assert np.array_equal(careful(WHOLES + known, processor), model.predict(WHOLES + known, processor))
+        np.testing.assert_allclose(careful(held_out, processor), CAUTION * model.predict(held_out, processor))
 
 
 @pytest.mark.parametrize(("every", "median", "hits"), [(3, 0.04, 0.8), (6, 0.06, 0.7)])
