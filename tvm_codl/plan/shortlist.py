@@ -14,18 +14,22 @@ from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.plan.baselines.planners import PLANNERS
 from tvm_codl.plan.calibration import Calibration
 from tvm_codl.plan.candidates import Candidate
-from tvm_codl.plan.plan import Plan, single_processor
+from tvm_codl.plan.plan import Placement, Plan, single_processor
 from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.search import search
+from tvm_codl.records.workload import Workload
 
-#: Plans beside the two single processors.
-MOST = 3
+#: Plans beside the two single processors: the search's is the fastest nine times of ten, and each takes time to build.
+MOST = 2
 #: A plan is not measured if its prediction exceeds the best by more than this share.
 MARGIN = 0.15
 #: The same for other planners' plans that split: where the costs are wrong, they err in another way.
 FAR_MARGIN = 0.25
 #: Processors whose runs of a whole network differ by so much in how they err from the prediction have other costs.
 SKEW = 1.1
+#: Another planner's cut moves so far, as a share of its axis, to one that is compiled anyway, if its plan is predicted to
+#: take no more than this share longer then.  Compiling is most of what a shortlist takes.
+NEAR, MOVED = 0.1, 0.02
 #: Two plans differ if the operators that they place otherwise take at least this share of the time.
 APART = 0.05
 
@@ -107,8 +111,34 @@ def make_shortlist(
     result: list[ShortlistEntry] = []
     for entry in entries:
         if len(result) < most and _is_new(entry.plan, result):
-            result.append(entry)
+            if entry.plan not in measured:
+                entry = replace(entry, plan=move_cuts(problem, entry.plan, [other.plan for other in result]))
+            if _is_new(entry.plan, result):
+                result.append(entry)
     return result
+
+
+def move_cuts(problem: Problem, plan: Plan, others: Sequence[Plan]) -> Plan:
+    """``plan`` with cuts that equal operators have in ``others``, where they are near and the plan is not much slower."""
+    keys = [Workload.of(operator, problem.graph).key for operator in problem.graph.operators]
+    known: dict[tuple[str, str], set[Placement]] = {}
+    for other in others:
+        for key, place in zip(keys, other.placements, strict=True):
+            known.setdefault((key, place.axis), set()).add(place)
+
+    def moved(node: int, place: Placement) -> Placement:
+        cuts = known.get((keys[node], place.axis), {place})
+        if place.on != "split" or place in cuts:
+            return place
+        near = min(cuts, key=lambda cut: (abs(cut.at - place.at), cut.at, cut.over))
+        extent = problem.axes[problem.graph.operators[node].id][place.axis].extent
+        return near if abs(near.at - place.at) <= NEAR * extent else place
+
+    places = [moved(node, place) for node, place in enumerate(plan.placements)]
+    if places == list(plan.placements):
+        return plan
+    result = problem.place(places, plan.operators[0].reason)
+    return result if result.predicted_ms <= plan.predicted_ms * (1 + MOVED) else plan
 
 
 def add_plan_of_runs(problem: Problem, entries: Sequence[ShortlistEntry], alone: Calibration) -> list[ShortlistEntry]:

@@ -16,7 +16,7 @@ from tvm_codl.plan.calibration import Calibration
 from tvm_codl.plan.plan import Placement, Plan, single_processor
 from tvm_codl.plan.problem import Problem
 from tvm_codl.plan.search import search
-from tvm_codl.plan.shortlist import FAR_MARGIN, MARGIN, MOST, add_plan_of_runs, differ, make_shortlist
+from tvm_codl.plan.shortlist import FAR_MARGIN, MARGIN, MOST, MOVED, add_plan_of_runs, differ, make_shortlist, move_cuts
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.records.workload import Workload
 
@@ -79,6 +79,25 @@ def test_a_plan_that_was_fast_before_is_among_them_however_slow_it_is_predicted(
     chosen = make_shortlist(given, best, [slow])
     assert [one.plan for one in chosen[:2]] == [best, slow]
     assert all(one.plan != slow for one in make_shortlist(given, best))
+
+
+def test_a_cut_moves_to_one_that_is_compiled_anyway_if_it_is_near_and_costs_little() -> None:
+    given = problem(convolutions(6, size=24), ByFlops(), SHARING)
+
+    def rows(*cuts: int) -> Plan:
+        return given.place([Placement("split", "height", at) for at in cuts], "by hand")
+
+    best = min((rows(*[at] * 6) for at in range(1, 24)), key=lambda plan: plan.predicted_ms)
+    at = best.placements[0].at
+    assert move_cuts(given, rows(at, at + 1, at - 1, at, at, at + 2), [best]).placements == best.placements
+    far = rows(*[at + 4] * 6)
+    assert move_cuts(given, far, [best]) == far
+    assert move_cuts(given, best, []) == best
+    whole = given.single_processor_plans()["cpu"]
+    assert move_cuts(given, whole, [best]) == whole
+    worse = max((rows(*[at + by] * 6) for by in (-2, 2)), key=lambda plan: plan.predicted_ms)
+    assert worse.predicted_ms > best.predicted_ms * (1 + MOVED)
+    assert move_cuts(given, best, [worse]) == best
 
 
 def share_of_cpu(given: Problem, plan: Plan) -> float:
