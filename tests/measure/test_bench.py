@@ -21,7 +21,7 @@ from tvm_codl.measure import bench as benches
 from tvm_codl.measure.bench import BenchReport, Operators, bench, unable
 from tvm_codl.measure.context import Context
 from tvm_codl.measure.interleave import Race, race
-from tvm_codl.measure.probe import Probe
+from tvm_codl.measure.probe import Probe, whole_probes
 from tvm_codl.plan.files import load_plan
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 from tvm_codl.records.record import ErrorNo, Piece, Record
@@ -60,8 +60,14 @@ class Measurer:
 
     def __init__(self, *broken: tuple[int, str]) -> None:
         self.broken = broken
+        self.known: list[Record] = []
+        self.asked: list[Probe] = []
+
+    def newest_records(self) -> dict[tuple[str, str], Record]:
+        return {(r.workload, r.processor): r for r in self.known}
 
     def measure(self, probes: Sequence[Probe]) -> list[Record]:
+        self.asked += probes
         return [record(p, "out of registers" if (p.operator, p.processor) in self.broken else "") for p in probes]
 
     def tell_drift(self) -> None:
@@ -125,7 +131,7 @@ def report(
 def test_who_does_not_run_an_operator_is_named_with_the_first_of_them_and_its_error() -> None:
     graph = network().graph
     first, second = (
-        [p for p in benches.whole_probes(graph) if p.operator == number and p.processor == "gpu"] for number in (0, 1)
+        [p for p in whole_probes(graph) if p.operator == number and p.processor == "gpu"] for number in (0, 1)
     )
     assert unable(graph, []) == {}
     assert unable(graph, [record(*second, "out of registers")]) == {
@@ -147,6 +153,36 @@ def test_an_operator_that_one_processor_does_not_run_is_ideally_the_others(
         on_record = Operators(network(), Context(PHONE, None, None), anew=False)  # type: ignore[arg-type]
         on_record.measure()
         assert not on_record.modules and on_record.ideal_ms() == pytest.approx(ideal)
+
+
+class Model:
+    """Predicts 6 ms for every operator."""
+
+    def predict(self, workloads: Sequence[Any], processor: str) -> np.ndarray:
+        return np.full(len(workloads), 6.0)
+
+
+@pytest.mark.parametrize(
+    ("known", "asked", "ideal"),
+    [
+        ([(0, "cpu"), (1, "cpu"), (0, "gpu")], 0, 1 + 1.5),  # one of the GPU's is predicted
+        ([(0, "cpu"), (0, "gpu")], 0, 1 + 3),  # one of each
+        ([(0, "cpu"), (1, "cpu")], 4, 2.0),  # nothing is known of the GPU
+        ([(0, "gpu"), (1, "gpu")], 4, 2.0),
+    ],
+)
+def test_operators_that_no_plan_needed_are_predicted_where_that_can_be_done(
+    monkeypatch: pytest.MonkeyPatch, known: list[tuple[int, str]], asked: int, ideal: float
+) -> None:
+    measurer = Measurer()
+    measurer.known = [record(p) for p in whole_probes(network().graph) if (p.operator, p.processor) in known]
+    monkeypatch.setattr(benches.Measurer, "of", lambda *_: measurer)
+    monkeypatch.setattr(benches, "fit_once", lambda *_: Model())
+    store = SimpleNamespace(query=lambda **_: measurer.known)
+    tools = SimpleNamespace(kernel_id="b", records=())
+    operators = Operators(network(), Context(PHONE, store, tools), anew=False)  # type: ignore[arg-type]
+    assert len(measurer.asked) == asked
+    assert operators.ideal_ms() == pytest.approx(ideal)
 
 
 def test_a_network_that_runs_everywhere_is_compared_with_both(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

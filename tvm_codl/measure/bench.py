@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -21,6 +22,7 @@ from tvm_codl.measure.answers import FLOAT16_TOLERANCE, TOLERANCE, check_answer
 from tvm_codl.measure.budget import USUAL_S
 from tvm_codl.measure.choices import check_settings
 from tvm_codl.measure.context import Context
+from tvm_codl.measure.fitting import fit_once
 from tvm_codl.measure.interleave import RUNS, calm_down, race
 from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.peers import open_peers
@@ -96,21 +98,28 @@ class BenchReport(msgspec.Struct, frozen=True):
 class Operators:
     """Every distinct operator of a network, whole, alone on each processor that runs it, as inside a network.
 
-    With ``anew``, :meth:`measure` times them; without, their times are those on record, and it does nothing.  ``unable``:
-    by processor, the first operator that does not run there, and why.
+    With ``anew``, :meth:`measure` times them all.  Without, it does nothing: the times are those on record, and
+    predictions for operators that are not, as planning does not measure short ones on the GPU.  Measures first what it
+    needs for that.  ``unable``: by processor, the first operator that does not run there, and why.
     """
 
     def __init__(self, prepared: Prepared, context: Context, anew: bool = True) -> None:
         self.prepared = prepared
         self.network_bytes = touched_bytes(prepared.graph)
         self.modules: list[tuple[Sequence[Probe], CoModule]] = []
+        self.times: dict[tuple[str, str], list[float]] = {}
         measurer = Measurer.of(prepared, context)
         wholes = whole_probes(prepared.graph)
-        records = measurer.measure(wholes)
-        measurer.tell_drift()
+        known = measurer.newest_records()
+        on_record = [(p.key, p.processor) in known for p in wholes]
+        if anew or not predictable([p for p, there in zip(wholes, on_record, strict=True) if there], len(wholes)):
+            records = measurer.measure(wholes)
+            measurer.tell_drift()
+        else:
+            records = [known[p.key, p.processor] for p, there in zip(wholes, on_record, strict=True) if there]
+            self._predict([p for p, there in zip(wholes, on_record, strict=True) if not there], context)
         failed = {(r.workload, r.processor): r for r in records if not r.ok}
         self.unable = unable(prepared.graph, failed.values())
-        self.times: dict[tuple[str, str], list[float]] = {}
         if not anew:
             self.times.update({(r.workload, r.processor): list(r.times_ms) for r in records if r.ok})
             return
@@ -118,6 +127,14 @@ class Operators:
             if outcome.path is None:
                 raise UserError("an operator does not build on its own", outcome.error, "tvm-codl doctor")
             self.modules.append((probes, open_remote(context.phone, outcome.path)))
+
+    def _predict(self, probes: Sequence[Probe], context: Context) -> None:
+        graph, tools = self.prepared.graph, context.tools
+        model = fit_once(context.records(), context.profile, tools.kernel_id, tools.records)
+        for on in PROCESSORS:
+            missing = [p for p in probes if p.processor == on]
+            ms = model.predict([Workload.of(graph.operators[p.operator], graph) for p in missing], on)
+            self.times.update({(p.key, on): [float(time)] for p, time in zip(missing, ms, strict=True)})
 
     def measure(self) -> None:
         for probes, module in self.modules:
@@ -132,6 +149,13 @@ class Operators:
         middle = {key: float(np.median(times)) for key, times in self.times.items()}
         cpu, gpu = ([middle.get((key, on), math.inf) for key in keys] for on in PROCESSORS)
         return ideal_ms(cpu, gpu)
+
+
+def predictable(on_record: Sequence[Probe], wholes: int) -> bool:
+    """Whether the times of ``wholes`` operators, each on both processors, can be predicted from those on record: some on
+    the GPU, and half of all on the CPU."""
+    counts = Counter(probe.processor for probe in on_record)
+    return counts["gpu"] > 0 and 4 * counts["cpu"] >= wholes
 
 
 def unable(graph: OpGraph, failed: Iterable[Record]) -> dict[Processor, str]:
