@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import tvm
 
 from tvm_codl.build.elf import check_library
 from tvm_codl.build.kernel_cache import KernelCache
-from tvm_codl.build.library import build, build_adaptive
+from tvm_codl.build.library import Library, build, build_adaptive
 from tvm_codl.build.pool import build_all, last_line
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import CodlError, DeviceError, UserError
@@ -78,27 +79,19 @@ def build_adaptive_library(
     return path
 
 
-def _build(
-    prepared: Prepared, plan: Plan, tools: Toolchain, out: Path, note_kernels: bool = False, backwards: bool = False
-) -> Path:
-    """``note_kernels``: also writes a file for :func:`kernels_of` beside it; ``backwards`` as in :func:`.compile_regions`.  Raises :class:`UserError` where TVM does not compile the network for that phone."""
+def _build(prepared: Prepared, plan: Plan, tools: Toolchain, out: Path) -> Path:
+    return _compile(prepared, plan, tools).export(out)
+
+
+def _compile(prepared: Prepared, plan: Plan, tools: Toolchain, backwards: bool = False) -> Library:
+    """``backwards`` as in :func:`.compile_regions`.  Raises :class:`UserError` where TVM does not compile the network for
+    that phone."""
     try:
         partitioned = partition(prepared, plan)
         with tools.scheduled():
             gpu = tools.gpu_with(plan.settings.gpu_memory)
-            library = build(
-                partitioned,
-                tools.cpu,
-                gpu,
-                msgspec.to_builtins(plan),
-                prepared.model.outputs,
-                KernelCache(tools.build_id),
-                backwards,
-            )
-        if note_kernels:
-            _kernels_beside(out).parent.mkdir(parents=True, exist_ok=True)
-            _kernels_beside(out).write_bytes(msgspec.json.encode(library.kernels))
-        return library.export(out)
+            cache, outputs = KernelCache(tools.build_id), prepared.model.outputs
+            return build(partitioned, tools.cpu, gpu, msgspec.to_builtins(plan), outputs, cache, backwards)
     except (CodlError, OSError):
         raise
     except Exception as error:  # a compiler raises whatever it likes
@@ -143,17 +136,35 @@ def libraries_for(prepared: Prepared, plans: Mapping[str, Plan], tools: Toolchai
     missing = {path: plans[name] for name, path in paths.items() if not path.exists()}
     if missing:
         log(f"building {len(missing)} libraries")
-        jobs = list(missing.items())
-
-        def build_one(i: int) -> Path:
-            return _build(prepared, jobs[i][1], tools, jobs[i][0], note_kernels=True, backwards=i % 2 == 1)
-
-        for index, outcome in build_all(len(jobs), build_one):
-            if outcome.path is None:
-                raise UserError(f"building the library of {prepared.name} failed", outcome.error, "tvm-codl doctor")
-            path = jobs[index][0]
-            log(f"built {path.name} ({path.stat().st_size / 1e6:.0f} MB)")
+        _build_missing(prepared, missing, tools, log)
     return paths
+
+
+def _build_missing(prepared: Prepared, missing: Mapping[Path, Plan], tools: Toolchain, log: Log) -> None:
+    # Those with the most to compile first; the others fill what time is left on one core.
+    jobs = sorted(missing.items(), key=lambda job: -sum(o.placement.on == "split" for o in job[1].operators))
+    helpers = max(0, len(os.sched_getaffinity(0)) - len(jobs))
+
+    def build_one(i: int) -> Path:
+        path, plan = jobs[i % len(jobs)]
+        library = _compile(prepared, plan, tools, backwards=i % 2 == 1)
+        if i >= len(jobs):  # a core without a library of its own has compiled for another one
+            return path
+        _kernels_beside(path).parent.mkdir(parents=True, exist_ok=True)
+        _kernels_beside(path).write_bytes(msgspec.json.encode(library.kernels))
+        return library.export(path)
+
+    waiting = set(range(len(jobs)))
+    for index, outcome in build_all(len(jobs) + helpers, build_one):
+        if index not in waiting:
+            continue
+        if outcome.path is None:
+            raise UserError(f"building the library of {prepared.name} failed", outcome.error, "tvm-codl doctor")
+        path = jobs[index][0]
+        log(f"built {path.name} ({path.stat().st_size / 1e6:.0f} MB)")
+        waiting.remove(index)
+        if not waiting:
+            break
 
 
 def open_plans(prepared: Prepared, plans: Mapping[str, Plan], context: Context) -> dict[str, CoModule]:
