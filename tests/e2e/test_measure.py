@@ -75,15 +75,19 @@ def test_what_was_planned_before_is_not_planned_again_unless_asked(
     assert runs[0] == runs[1] < runs[2]
 
 
-def test_times_of_a_disturbed_race_are_not_kept(
+def test_plans_of_a_disturbed_race_run_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Race, "disturbed", True)
     store = tmp_path / "records.sqlite"
     words = ["plan", "zoo:small", "--records", str(store), "-o", str(tmp_path / "plan.json"), "--budget", "1"]
-    for _ in range(2):
+    said, pieces = [], []
+    for disturbed in (True, True, False, True):
+        monkeypatch.setattr(Race, "disturbed", disturbed)
         assert run(words) == 0
-        said = capsys.readouterr().err
-        assert "planned before" not in said and "these times are not kept" in said
-    with RecordStore(store) as opened:
-        assert len(opened) > 0 and list(opened.plans()) == []
+        said.append(capsys.readouterr().err)
+        with RecordStore(store) as opened:
+            pieces.append(len(opened))
+    assert ["planned before" in err for err in said] == [False, True, True, True]
+    assert ["running its plans again" in err for err in said] == [False, True, True, False]
+    assert ["these times price no other plan" in err for err in said] == [True, True, False, False]
+    assert len(set(pieces)) == 1, "nothing is measured again"

@@ -43,5 +43,6 @@ class Context:
         return list(self.store.query(device=self.device, build=self.tools.kernel_id, mode="alone"))
 
     def plan_runs(self) -> list[PlanRecord]:
-        """The plans that ran on this phone with today's kernels."""
-        return list(self.store.plans(device=self.device, build=self.tools.kernel_id))
+        """The plans that ran undisturbed on this phone with today's kernels."""
+        plans = self.store.plans(device=self.device, build=self.tools.kernel_id)
+        return [run for run in plans if not run.disturbed]

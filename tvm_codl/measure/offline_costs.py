@@ -73,7 +73,7 @@ def load_costs(
         if profile is None:
             raise NoOfflineCosts(f"{records} holds no profile of {name}", f"{len(measured)} records", _MEASURE)
         build = kernel_id(profile, tuning_records)
-        runs = list(store.plans(device=name, build=build))
+        runs = [run for run in store.plans(device=name, build=build) if not run.disturbed]
     own = [record for record in measured if record.build == build]
     kept = load_transfer_cost(records, name, build)
     sharing = load_usual_transfer_cost(records, name, build)

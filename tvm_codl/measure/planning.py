@@ -46,22 +46,25 @@ def make_plan(
     """Measures, learns and plans; with ``check``, runs the best plans on the phone against each processor alone and
     returns the fastest, which is never slower than the better processor.  Without, the predicted best.
 
-    Where such runs are on record for this phone and today's kernels, returns the fastest of the last ones at once; with
-    ``again`` plans anew.
+    Where such runs are on record for this phone and today's kernels, returns the fastest of the last ones at once, or runs
+    those plans again if all such runs were disturbed; with ``again`` plans anew.
 
     ``budget_s`` seconds bound the measuring of pieces; whole operators and a few pieces are always measured.  After
     ``limit_s`` seconds returns the best plan that is known: the fastest that ran, with right answers, or else the one that
     is predicted to be.  Raises :class:`UserError` where there is none yet.
     """
-    if check and not again and (known := planned_before(prepared, context)) is not None:
-        return known
+    before = None if again or not check else planned_before(prepared, context)
+    if before is not None and not before.disturbed:
+        return before.plan
     found: list[Plan] = []
+    told = None if limit_s == math.inf else found.append
     try:
         with time_limit(limit_s):
+            if before is not None:
+                return validate(prepared, before.problem, before.split, context, found=told)
             guided, problem = learn(prepared, context, Budget(seconds=budget_s), found=found.append)
             if not check:
                 return guided.plan
-            told = None if limit_s == math.inf else found.append
             return validate(prepared, problem, shortlist(problem, guided.plan, context), context, found=told)
     except TimeOver:
         context.phone.reopen(context.settings.patience_s, context.log)  # it may still be running what it was given
@@ -77,27 +80,41 @@ def make_plan(
     return plan
 
 
-def planned_before(prepared: Prepared, context: Context) -> Plan | None:
-    """The plan that the network's last validation on this phone with today's kernels took, or None."""
-    digest, runs = graph_digest(prepared.graph), context.plan_runs()
-    own = [run for run in runs if run.graph == digest]
-    last = [run for run in own if run.when == own[-1].when]
+class PlannedBefore(msgspec.Struct, frozen=True):
+    """``plan``: what the network's last validation took; ``split``: its plans that use both processors; ``disturbed``:
+    it should be run again."""
+
+    plan: Plan
+    problem: Problem
+    split: tuple[ShortlistEntry, ...]
+    disturbed: bool
+
+
+def planned_before(prepared: Prepared, context: Context) -> PlannedBefore | None:
+    """What the network's last validation on this phone with today's kernels found, an undisturbed one if there is one."""
+    digest = graph_digest(prepared.graph)
+    runs = list(context.store.plans(device=context.device, build=context.tools.kernel_id, graph=digest))
+    runs = [run for run in runs if not run.disturbed] or runs
+    last = [run for run in runs if run.when == runs[-1].when]
     sharing = load_usual_transfer_cost(context.store.path, context.device, context.tools.kernel_id)
     if len(last) < 2 or sharing is None:
         return None
     model = fit_once(context.records(), context.profile, context.tools.kernel_id, context.tools.records)
-    problem = pose_problem(prepared, model, sharing, context.device, runs)
+    problem = pose_problem(prepared, model, sharing, context.device, context.plan_runs())
+    plans = [plan_of(run, problem) for run in last]
     taken = last[0]  # as validate stores them
-    plan = plan_of(taken, problem)
-    if plan is None:
+    if plans[0] is None:
         return None
     alone = " and ".join(f"{run.median_ms:.2f} ms on the {on}" for run in last if (on := processor_of(run)))
     day = time.strftime("%Y-%m-%d", time.localtime(taken.when))
+    then = "when other work had the cores: running its plans again" if taken.disturbed else "--again plans anew"
     context.log(
-        f"planned before, on {day}: measured {taken.median_ms:.2f} ms against {alone or 'no processor alone'}; "
-        "--again plans anew"
+        f"planned before, on {day}: measured {taken.median_ms:.2f} ms against {alone or 'no processor alone'}; {then}"
     )
-    return msgspec.structs.replace(problem.correct(plan), measured_ms=taken.median_ms)
+    split = [plan for plan, run in zip(plans, last, strict=True) if plan is not None and not processor_of(run)]
+    entries = (ShortlistEntry(f"number {i} before", plan) for i, plan in enumerate(split, 1))
+    plan = msgspec.structs.replace(problem.correct(plans[0]), measured_ms=taken.median_ms)
+    return PlannedBefore(plan, problem, tuple(entries), taken.disturbed)
 
 
 def shortlist(problem: Problem, plan: Plan, context: Context) -> list[ShortlistEntry]:

@@ -33,7 +33,7 @@ from tvm_codl.runtime.comodule import CoModule
 Samples = dict[str, list[float]]
 
 #: Seconds for all rounds of one network, beyond the fewest that say anything.
-SECONDS = 8.0
+SECONDS = 5.0
 #: Rounds of the stages, the fewest and the most; the last stage is repeated while the order is unsure.  The most are
 #: enough for a network of a millisecond to run longer than a short disturbance of the machine.
 FEWEST, MOST = (2, 2, 4), (15, 25, 40)
@@ -69,8 +69,7 @@ def validate(
     found: Callable[[Plan], None] | None = None,
 ) -> Plan:
     """Builds the shortlisted plans, runs them in turn on the phone beside each processor alone, and returns the fastest
-    with its ``measured_ms``.  Stores the times of all but those with wrong answers, and none of a race that was disturbed:
-    they would price every other plan.  ``found`` gets the fastest so far, once its answers were checked.
+    with its ``measured_ms``.  Stores the times of all but those with wrong answers.  ``found`` gets the fastest so far, once its answers were checked.
 
     Leaves out a processor that does not run every operator.
     """
@@ -126,11 +125,11 @@ def validate(
     now = time.time()
     # The plan that is taken comes first: one that left early may have the better median, of few samples (planned_before).
     names = sorted(result.samples, key=lambda name: name != result.first)
-    runs = [record_of(problem, plans[name], result.samples[name], tools.kernel_id, now) for name in names]
+    context.store.add(
+        record_of(problem, plans[name], result.samples[name], tools.kernel_id, now, racing.disturbed) for name in names
+    )
     if racing.disturbed:
-        log("these times are not kept: the same command runs the plans again")
-    else:
-        context.store.add(runs)
+        log("these times price no other plan, and the same command runs these plans again")
     # Calibrate on single-processor runs only: they fit better than per-operator sums.
     own = calibrate_network(context.plan_runs(), problem.graph)
     if racing.disturbed:

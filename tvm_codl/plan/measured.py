@@ -27,7 +27,9 @@ def graph_digest(graph: OpGraph) -> str:
     return hashlib.sha256(msgspec.json.encode(graph)).hexdigest()[:16]
 
 
-def record_of(problem: Problem, plan: Plan, times_ms: Sequence[float], build: str, when: float) -> PlanRecord:
+def record_of(
+    problem: Problem, plan: Plan, times_ms: Sequence[float], build: str, when: float, disturbed: bool = False
+) -> PlanRecord:
     """The record of runs of a plan, with its simulated time, without the correction."""
     return PlanRecord(
         problem.name,
@@ -39,6 +41,7 @@ def record_of(problem: Problem, plan: Plan, times_ms: Sequence[float], build: st
         tuple(times_ms),
         when,
         msgspec.json.encode(plan.settings).decode(),
+        disturbed,
     )
 
 

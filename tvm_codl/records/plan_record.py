@@ -16,6 +16,7 @@ class PlanRecord(msgspec.Struct, frozen=True):
     ``placements`` is a JSON list of the plan's placements in the graph's order, ``settings`` a JSON object of what else it
     chooses (empty where it chooses nothing); both are made canonical.  ``predicted_ms`` is the simulated time as it was
     then, uncorrected; ``times_ms`` are single runs; ``build`` names their kernels.  ``when`` is Unix time.
+    ``disturbed``: other work had the phone's cores, so that the times say what was the fastest at best.
 
     Raises :class:`ValueError` for other JSON, for no times, and for a time that is infinite, NaN or negative.
     """
@@ -29,6 +30,7 @@ class PlanRecord(msgspec.Struct, frozen=True):
     times_ms: tuple[float, ...]
     when: float
     settings: str = "{}"
+    disturbed: bool = False
 
     def __post_init__(self) -> None:
         placements, settings = parse(self.placements), parse(self.settings)

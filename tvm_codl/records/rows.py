@@ -44,7 +44,8 @@ class Table(Generic[R]):
         fields = dict(zip(self.columns, row, strict=True))
         fields[self._moment] = fields.pop("time")
         fields[self._times] = _TIMES.decode(str(fields[self._times]))
-        return msgspec.convert(nest(fields) if self._kind is Record else fields, self._kind)
+        # Not strict: SQLite has no truth values.
+        return msgspec.convert(nest(fields) if self._kind is Record else fields, self._kind, strict=False)
 
 
 RECORD = Table("record", Record, "times_ms", "when")

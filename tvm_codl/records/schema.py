@@ -57,6 +57,8 @@ _THIRD = (
     *_append_only("plan"),
 )
 
+_FOURTH = ("ALTER TABLE plan ADD COLUMN disturbed INTEGER NOT NULL DEFAULT 0",)
+
 #: ``STEPS[n]`` makes version n + 1 from version n; version 0 is an empty file.
-STEPS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD)
+STEPS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
 SCHEMA_VERSION = len(STEPS)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.records.test_plan_record import PLAN
 from tests.unit.records.test_store import kernel, record
@@ -143,10 +144,29 @@ def test_a_store_of_the_second_version_keeps_all_and_gains_plans(tmp_path: Path)
         assert store.profiles() == {"0123456789abcdef": "{}"}
         assert list(store.plans()) == []
         store.add([PLAN])
+        store.add([replace(PLAN, disturbed=True)])
     with RecordStore(path) as store:
-        assert list(store.plans()) == [PLAN]
+        assert list(store.plans()) == [PLAN, replace(PLAN, disturbed=True)]
     RecordStore(tmp_path / "new.db").close()
     assert schema(path) == schema(tmp_path / "new.db")
+
+
+def test_plans_of_the_third_version_were_not_disturbed(tmp_path: Path) -> None:
+    path = tmp_path / "records.db"
+    second_version(path)
+    connection = sqlite3.connect(path)
+    for statement in STEPS[2]:
+        connection.execute(statement)
+    row = (
+        *(getattr(PLAN, name) for name in ("model", "device", "build", "graph", "placements", "settings")),
+        PLAN.when,
+    )
+    connection.execute("INSERT INTO plan VALUES (1, ?, ?, ?, ?, ?, ?, 2.0, '[2.5,2.25,9.0]', ?)", row)
+    connection.execute("PRAGMA user_version=3")
+    connection.commit()
+    connection.close()
+    with RecordStore(path) as store:
+        assert list(store.plans()) == [PLAN]
 
 
 def test_a_process_of_the_second_version_may_go_on_appending(tmp_path: Path) -> None:
