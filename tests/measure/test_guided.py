@@ -88,6 +88,15 @@ def test_a_tenth_of_the_grid_gives_a_plan_as_good_as_the_whole(store: RecordStor
     assert true_ms(found.plan) <= 1.03 * true_ms(best)
 
 
+def test_both_processors_take_turns_with_the_operators_of_most_work(store: RecordStore) -> None:
+    meter = NullMeter(GRAPH, store)
+    guided(meter, Budget(seconds=0.0))
+    first = meter.taken[:12]
+    for part in (first[::2], first[1::2]):  # as they are dealt to two libraries
+        assert [probe.processor for probe in part].count("gpu") == 3
+    assert all(a.key == b.key for a, b in zip(first[::2], first[1::2], strict=True))
+
+
 @pytest.mark.parametrize("most", [2, 15, 22, 31])
 def test_a_number_of_measurements_is_kept_exactly(store: RecordStore, most: int) -> None:
     meter = NullMeter(GRAPH, store)

@@ -1,7 +1,7 @@
 """Plan-guided measuring: measure a little, fit, plan, measure where the plan is close or unsure, and again.
 
-First come the whole operators: all on the CPU, and on the GPU those that take long enough to matter, alone or together,
-and one of each kind.
+First come the whole operators: those with the most work on both processors in turn, then all others on the CPU, and on the
+GPU those that take long enough to matter, alone or together, and one of each kind.
 Each round then fits the cost model to all records, plans, and measures the pieces with the largest expected gain
 (:mod:`.acquisition`), until the plan is stable, nothing is left to gain, or the budget ends.  Records are stored as they
 come and never measured twice, so an interrupted loop goes on where it was.  Equal records give equal results.
@@ -27,7 +27,7 @@ from tvm_codl.measure.acquisition import acquire
 from tvm_codl.measure.budget import Budget, Purse
 from tvm_codl.measure.context import Log
 from tvm_codl.measure.probe import Probe, failed_probes, split_probes, whole_probes
-from tvm_codl.plan.candidates import Axes, Candidate, Predictor, candidates, predict_splits
+from tvm_codl.plan.candidates import PROCESSORS, Axes, Candidate, Predictor, candidates, predict_splits
 from tvm_codl.plan.costs import build_costs
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.search import search
@@ -38,7 +38,7 @@ from tvm_codl.records.workload import Workload
 Key = tuple[str, Processor]
 Fit = Callable[[Iterable[Record]], CostModel]
 
-#: An operator that takes less than this share of the network's CPU time is not measured on the GPU to begin with.
+#: An operator that takes less than this share of the network's CPU time, or work, is not measured on the GPU to begin with.
 WORTH_MEASURING = 0.01
 #: Unless all those together took on the CPU more than this share of what the others take on the GPU.
 FEW = 0.1
@@ -172,6 +172,9 @@ class GuidedMeasuring:
         """The whole operators, the most work first where the budget is too small for all."""
         work = {Workload.of(o, self.graph).key: float(o.flops) for o in self.graph.operators}
         probes = sorted(whole_probes(self.graph), key=lambda p: (-work[p.key] * self._calls[p.key], p.key))
+        if self.budget.measurements == math.inf:
+            least = WORTH_MEASURING * sum(work[key] * calls for key, calls in self._calls.items())
+            self._take(self._in_turn([p for p in probes if work[p.key] * self._calls[p.key] > least]))
         for processor, choose in (("cpu", list), ("gpu", self._long_ones), ("gpu", self._short_ones)):
             wanted = choose([p for p in probes if p.processor == processor and (p.key, processor) not in self.records])
             most = self.budget.measurements - self._purse.taken
@@ -182,6 +185,13 @@ class GuidedMeasuring:
                     "the budget is too small to plan with", "each processor needs a measurement", "give a larger one"
                 )
             self._take(wanted[: int(min(most, len(wanted)))])
+
+    def _in_turn(self, probes: Sequence[Probe]) -> list[Probe]:
+        """Those that are not on record, of both processors side by side: a phone that changes its speed meanwhile makes one
+        as fast or slow as the other.  The one that comes first changes, so that two libraries get as many of each."""
+        missing = [p for p in probes if (p.key, p.processor) not in self.records]
+        place = {key: number for number, key in enumerate(dict.fromkeys(p.key for p in missing))}
+        return sorted(missing, key=lambda p: (place[p.key], p.processor != PROCESSORS[place[p.key] % 2]))
 
     def _report_dead_processors(self) -> None:
         """Names a processor on which everything of this network failed: nothing is placed there."""

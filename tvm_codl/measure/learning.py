@@ -73,8 +73,9 @@ def learn(
             f"plans that use both processors took {problem.correction:.3f} times their predicted time on this phone; "
             "predictions include this factor now"
         )
-    # Anew: measuring went by bolder predictions than a plan should.
-    corrected = msgspec.structs.replace(guided, plan=problem.correct(problem.search()))
+    # Measuring went by bolder predictions than a plan should.
+    plans = problem.correct(problem.search()), problem.place(guided.plan.placements, "the best plan while measuring")
+    corrected = msgspec.structs.replace(guided, plan=min(plans, key=lambda plan: plan.predicted_ms))
     found(corrected.plan)
     return corrected, problem
 
