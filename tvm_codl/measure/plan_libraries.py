@@ -14,7 +14,7 @@ import tvm
 
 from tvm_codl.build.elf import check_library
 from tvm_codl.build.kernel_cache import KernelCache
-from tvm_codl.build.library import Library, build, build_adaptive
+from tvm_codl.build.library import build, build_adaptive
 from tvm_codl.build.pool import build_all, last_line
 from tvm_codl.device.profile import DeviceProfile
 from tvm_codl.errors import CodlError, DeviceError, UserError
@@ -79,19 +79,29 @@ def build_adaptive_library(
     return path
 
 
-def _build(prepared: Prepared, plan: Plan, tools: Toolchain, out: Path) -> Path:
-    return _compile(prepared, plan, tools).export(out)
-
-
-def _compile(prepared: Prepared, plan: Plan, tools: Toolchain, backwards: bool = False) -> Library:
-    """``backwards`` as in :func:`.compile_regions`.  Raises :class:`UserError` where TVM does not compile the network for
+def _build(
+    prepared: Prepared,
+    plan: Plan,
+    tools: Toolchain,
+    out: Path | None,
+    note_kernels: bool = False,
+    backwards: bool = False,
+) -> Path:
+    """``out``: None to compile its kernels alone, for the cache.  ``note_kernels``: also writes a file for :func:`kernels_of`
+    beside it; ``backwards`` as in :func:`.compile_regions`.  Raises :class:`UserError` where TVM does not compile the network for
     that phone."""
     try:
         partitioned = partition(prepared, plan)
         with tools.scheduled():
             gpu = tools.gpu_with(plan.settings.gpu_memory)
             cache, outputs = KernelCache(tools.build_id), prepared.model.outputs
-            return build(partitioned, tools.cpu, gpu, msgspec.to_builtins(plan), outputs, cache, backwards)
+            library = build(partitioned, tools.cpu, gpu, msgspec.to_builtins(plan), outputs, cache, backwards)
+        if out is None:
+            return cache_dir()
+        if note_kernels:
+            _kernels_beside(out).parent.mkdir(parents=True, exist_ok=True)
+            _kernels_beside(out).write_bytes(msgspec.json.encode(library.kernels))
+        return library.export(out)
     except (CodlError, OSError):
         raise
     except Exception as error:  # a compiler raises whatever it likes
@@ -147,12 +157,8 @@ def _build_missing(prepared: Prepared, missing: Mapping[Path, Plan], tools: Tool
 
     def build_one(i: int) -> Path:
         path, plan = jobs[i % len(jobs)]
-        library = _compile(prepared, plan, tools, backwards=i % 2 == 1)
-        if i >= len(jobs):  # a core without a library of its own has compiled for another one
-            return path
-        _kernels_beside(path).parent.mkdir(parents=True, exist_ok=True)
-        _kernels_beside(path).write_bytes(msgspec.json.encode(library.kernels))
-        return library.export(path)
+        # A core without a library of its own compiles for another one.
+        return _build(prepared, plan, tools, path if i < len(jobs) else None, True, backwards=i % 2 == 1)
 
     waiting = set(range(len(jobs)))
     for index, outcome in build_all(len(jobs) + helpers, build_one):

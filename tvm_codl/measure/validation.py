@@ -69,7 +69,8 @@ def validate(
     found: Callable[[Plan], None] | None = None,
 ) -> Plan:
     """Builds the shortlisted plans, runs them in turn on the phone beside each processor alone, and returns the fastest
-    with its ``measured_ms``.  Stores the times of all but those with wrong answers.  ``found`` gets the fastest so far, once its answers were checked.
+    with its ``measured_ms``.  Stores the times of all but those with wrong answers.  ``found`` gets the fastest so far,
+    once its answers were checked.
 
     Leaves out a processor that does not run every operator.
     """
