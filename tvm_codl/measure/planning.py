@@ -61,7 +61,7 @@ def make_plan(
     try:
         with time_limit(limit_s):
             if before is not None:
-                return validate(prepared, before.problem, before.split, context, found=told)
+                return validate(prepared, before.problem, before.split, context, found=told, again=True)
             guided, problem = learn(prepared, context, Budget(seconds=budget_s), found=found.append)
             if not check:
                 return guided.plan

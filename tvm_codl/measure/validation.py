@@ -67,10 +67,11 @@ def validate(
     context: Context,
     seconds: float = SECONDS,
     found: Callable[[Plan], None] | None = None,
+    again: bool = False,
 ) -> Plan:
     """Builds the shortlisted plans, runs them in turn on the phone beside each processor alone, and returns the fastest
     with its ``measured_ms``.  Stores the times of all but those with wrong answers.  ``found`` gets the fastest so far,
-    once its answers were checked.
+    once its answers were checked.  A plan by how the processors run now joins, but not ``again``, where one has before.
 
     Leaves out a processor that does not run every operator.
     """
@@ -86,15 +87,15 @@ def validate(
         for name, placed in placed_plans.items():
             plans[name] = wanted[name]
             if placed.placements != plans[name].placements:
-                again = problem.place(placed.placements, "what does not compile for one processor is on the other")
-                plans[name] = msgspec.structs.replace(again, settings=placed.settings)
+                moved = problem.place(placed.placements, "what does not compile for one processor is on the other")
+                plans[name] = msgspec.structs.replace(moved, settings=placed.settings)
                 singles.pop(name, None)
         modules.update(opened)
 
     log(f"validating on the phone: {origins(shortlist) or 'each processor alone'}")
     add({**singles, **{each.origin: each.plan for each in shortlist}})
     known, alone = len(shortlist), _run_alone(singles, modules, inputs, context)
-    shortlist = add_plan_of_runs(problem, shortlist, alone)
+    shortlist = shortlist if again else add_plan_of_runs(problem, shortlist, alone)
     if more := shortlist[known:]:
         log(f"and {origins(more)}")
         add({each.origin: each.plan for each in more})
