@@ -80,13 +80,15 @@ def test_plans_of_a_disturbed_race_run_again(
 ) -> None:
     store = tmp_path / "records.sqlite"
     words = ["plan", "zoo:small", "--records", str(store), "-o", str(tmp_path / "plan.json"), "--budget", "1"]
-    said, pieces = [], []
+    said, pieces, calm = [], [], []
     for disturbed in (True, True, False, True):
         monkeypatch.setattr(Race, "disturbed", disturbed)
         assert run(words) == 0
         said.append(capsys.readouterr().err)
         with RecordStore(store) as opened:
             pieces.append(len(opened))
+            calm.append(any(not one.disturbed for one in opened.plans()))
+    assert calm == [False, False, True, True]
     assert ["planned before" in err for err in said] == [False, True, True, True]
     assert ["running its plans again" in err for err in said] == [False, True, True, False]
     assert ["these times price no other plan" in err for err in said] == [True, True, False, False]

@@ -111,13 +111,13 @@ class Operators:
         measurer = Measurer.of(prepared, context)
         wholes = whole_probes(prepared.graph)
         known = measurer.newest_records()
-        on_record = [(p.key, p.processor) in known for p in wholes]
-        if anew or not predictable([p for p, there in zip(wholes, on_record, strict=True) if there], len(wholes)):
+        missing = [p for p in wholes if (p.key, p.processor) not in known]
+        records = [known[p.key, p.processor] for p in wholes if p not in missing]
+        if anew or not predictable(records, len(wholes)):
             records = measurer.measure(wholes)
             measurer.tell_drift()
         else:
-            records = [known[p.key, p.processor] for p, there in zip(wholes, on_record, strict=True) if there]
-            self._predict([p for p, there in zip(wholes, on_record, strict=True) if not there], context)
+            self._predict(missing, context)
         failed = {(r.workload, r.processor): r for r in records if not r.ok}
         self.unable = unable(prepared.graph, failed.values())
         if not anew:
@@ -151,10 +151,10 @@ class Operators:
         return ideal_ms(cpu, gpu)
 
 
-def predictable(on_record: Sequence[Probe], wholes: int) -> bool:
+def predictable(on_record: Sequence[Record], wholes: int) -> bool:
     """Whether the times of ``wholes`` operators, each on both processors, can be predicted from those on record: some on
     the GPU, and half of all on the CPU."""
-    counts = Counter(probe.processor for probe in on_record)
+    counts = Counter(record.processor for record in on_record)
     return counts["gpu"] > 0 and 4 * counts["cpu"] >= wholes
 
 

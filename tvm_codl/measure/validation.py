@@ -94,8 +94,9 @@ def validate(
 
     log(f"validating on the phone: {origins(shortlist) or 'each processor alone'}")
     add({**singles, **{each.origin: each.plan for each in shortlist}})
-    known, alone = len(shortlist), _run_alone(singles, modules, inputs, context)
-    shortlist = shortlist if again else add_plan_of_runs(problem, shortlist, alone)
+    known = len(shortlist)
+    if not again:
+        shortlist = add_plan_of_runs(problem, shortlist, _run_alone(singles, modules, inputs, context))
     if more := shortlist[known:]:
         log(f"and {origins(more)}")
         add({each.origin: each.plan for each in more})

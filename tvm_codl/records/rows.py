@@ -26,6 +26,8 @@ class Table(Generic[R]):
         self.name, self._times, self._moment = name, times, moment
         self._kind: type[R] = kind
         fields = FIELDS if kind is Record else kind.__struct_fields__
+        # SQLite keeps them as integers.
+        self._truths = [field.name for field in msgspec.structs.fields(kind) if field.type is bool]
         self.columns = tuple("time" if field == moment else field for field in fields)
         places = ", ".join("?" * len(fields))
         same = " AND ".join(f"{column}=?" for column in self.columns)
@@ -44,8 +46,8 @@ class Table(Generic[R]):
         fields = dict(zip(self.columns, row, strict=True))
         fields[self._moment] = fields.pop("time")
         fields[self._times] = _TIMES.decode(str(fields[self._times]))
-        # Not strict: SQLite has no truth values.
-        return msgspec.convert(nest(fields) if self._kind is Record else fields, self._kind, strict=False)
+        fields |= {name: bool(fields[name]) for name in self._truths}
+        return msgspec.convert(nest(fields) if self._kind is Record else fields, self._kind)
 
 
 RECORD = Table("record", Record, "times_ms", "when")
