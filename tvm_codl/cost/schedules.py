@@ -301,10 +301,10 @@ class Scheduler:
         families = _families(depthwise_family, parts, table.kinds == "integer_depthwise")
         names = ("columns", "rows", "padding")
         source, knobs = self._configurations(families, rows, channels, _exact(table), names)
-        window = (table[name] for name in ("kernel_h", "kernel_w", "stride_w", "dilation_w"))
+        window = (table[name] for name in ("kernel_w", "stride_w", "dilation_w"))
         problem = strips.StripProblem(rows, columns, lanes, *window)
         tuned = strips.fit(strips.Strips(**knobs), problem)
-        estimate = strips.choose(problem, self.lanes, self.gpu if self.processor == "gpu" else None)
+        estimate = strips.choose(problem, self.gpu if self.processor == "gpu" else None)
         is_tuned = source != ESTIMATED
         return {
             **{name: np.where(is_tuned, getattr(tuned, name), getattr(estimate, name)) for name in names},

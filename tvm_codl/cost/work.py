@@ -52,7 +52,9 @@ def work(table: Table, schedules: Schedules) -> dict[str, Rows]:
     strip_vectors = batch * s.rows_out * across * s.columns * np.maximum(s.channels // s.lanes, 1)
     mac = np.where(strips, strip_vectors * s.depth, mac)
     mac = np.where(s.nanoseconds > 0, s.nanoseconds, mac)  # a model of its own
-    items = np.where(tiled | strips, batch * groups * (s.rows_out / s.rows), 0.0)
+    items = np.where(
+        tiled, batch * groups * (s.rows_out / s.rows), np.where(strips, batch * -(-s.rows_out // s.rows), 0.0)
+    )
     weights = np.where(tiled, 4.0 * s.depth * s.channels, real["bytes_weights"]) * np.where(filtered, s.rows_out, 1)
     padded, copied = _padding(table, s, real)
     # Weights come again from the smallest cache that holds all that is used in between.
@@ -141,10 +143,11 @@ def _padding(table: Table, s: Schedules, real: dict[str, Rows]) -> tuple[NDArray
     padded = window.padded(height, width, table["pad_top"], table["pad_left"], need_h, need_w)
     needed = padded.needed & ((s.task == CONVOLUTION) | (s.task == STRIPS))
     copied = np.where(needed, 4.0 * real["batch"] * padded.height * padded.width * table["in_c"], 0.0)
-    # A depthwise convolution may copy for each work-item what that one reads, or ask at each load.
-    item_rows = window.reach(s.rows, table["stride"], table["kernel_h"], table["dilation"])
-    items = real["batch"] * (s.rows_out / s.rows) * (s.channels / s.lanes)
-    by_item = np.where(s.padding == _ITEM, 4.0 * items * item_rows * padded.width * s.lanes, 0.0)
-    copied = np.where((s.task == STRIPS) & needed & (s.padding != _ROOT), by_item, copied)
+    # A depthwise convolution may copy what each strip reads, or ask at each load.
+    strips = real["batch"] * -(-s.rows_out // s.rows) * (whole // s.columns)
+    read_h = window.reach(s.rows, table["stride"], table["kernel_h"], table["dilation"])
+    read_w = window.reach(s.columns, table["stride_w"], table["kernel_w"], table["dilation_w"])
+    by_strip = np.where(s.padding == _ITEM, 4.0 * strips * read_h * read_w * s.channels, 0.0)
+    copied = np.where((s.task == STRIPS) & needed & (s.padding != _ROOT), by_strip, copied)
     tail = (s.task == PRODUCT) & (whole != s.columns_out)
     return needed | tail, np.where(tail, 4.0 * whole * table["in_c"], copied)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tvm_codl.kernels.gpu import KINDS, PHONES, Kind, usual
+from tvm_codl.kernels.gpu import KINDS, PHONES, Gpu, Kind, usual
 from tvm_codl.kernels.tiles import strips
 from tvm_codl.kernels.tiles.groups import USUAL, group_of
 from tvm_codl.kernels.tiles.register_tiles import (
@@ -84,27 +84,31 @@ def test_the_largest_divisor(extent: int, at_most: int) -> None:
     assert largest_divisor(extent, at_most) == max(d for d in range(1, at_most + 1) if extent % d == 0)
 
 
-@given(st.integers(1, 120), st.integers(1, 120), st.sampled_from([8, 16]))
-def test_strips_leave_no_tail_where_one_near_the_usual_width_does_not(rows: int, columns: int, lanes: int) -> None:
-    cut = strips.choose(strips.StripProblem(rows, columns, lanes, 3, 3, 1, 1), lanes, None)
-    most = 8 if lanes == 8 else 14  # AVX2 has half of the registers
-    whole = [width for width in range(5, most + 1) if columns % width == 0]
+@given(st.integers(1, 120), st.integers(1, 120), st.sampled_from([3, 5]), st.sampled_from([1, 2]))
+def test_strips_leave_no_tail_where_one_of_a_few_columns_does_not(
+    rows: int, columns: int, kernel: int, stride: int
+) -> None:
+    cut = strips.choose(strips.StripProblem(rows, columns, 16, kernel, stride, 1), None)
+    most = 7 if kernel == 3 else 10
+    whole = [width for width in range(3, most + 1) if columns % width == 0]
     if whole:
         assert cut.columns == max(whole)
     else:  # two columns more are loaded for each strip
-        widths = range(min(columns, 5), min(columns, most) + 1)
+        widths = range(min(columns, 3), min(columns, most - 1) + 1)
         assert cut.columns in widths
         strip = int(cut.columns)
         assert -(-columns // strip) * (strip + 2) == min(-(-columns // width) * (width + 2) for width in widths)
-    assert strips.PADDINGS[int(cut.padding)] == ("item" if lanes == 8 else "inline")
+    assert cut.rows == (2 if stride == 1 and rows > 1 else 1)
+    assert strips.PADDINGS[int(cut.padding)] == "inline"
 
 
 @given(st.integers(1, 120), st.integers(1, 120))
-def test_rows_of_strips_divide_the_problems_unless_that_leaves_few(rows: int, columns: int) -> None:
-    """Each item of one row copies three: 17 rows are nine and eight."""
-    cut = strips.choose(strips.StripProblem(rows, columns, 8, 3, 3, 1, 1), 8, None)
-    most = min(16, rows, max(1, strips.WORK // (columns * 72)))
-    assert cut.rows <= most < 4 * cut.rows and (rows % cut.rows == 0 or 2 * largest_divisor(rows, most) <= cut.rows)
+def test_strips_of_a_played_gpu_copy_what_they_read(rows: int, columns: int) -> None:
+    """Its compiler keeps a condition at each load."""
+    problem = strips.StripProblem(rows, columns, 16, 3, 1, 1)
+    cut = strips.choose(problem, Gpu())
+    assert (strips.PADDINGS[int(cut.padding)], cut.rows) == ("item", 1)
+    assert cut.columns == strips.choose(problem, None).columns
 
 
 @given(st.integers(1, 120), st.integers(1, 7), st.integers(1, 3), st.integers(1, 2), st.sampled_from(KINDS[1:]))
@@ -112,7 +116,7 @@ def test_strips_of_a_real_gpu_fit_its_registers(
     columns: int, kernel: int, stride: int, dilation: int, kind: Kind
 ) -> None:
     gpu = usual(kind)
-    cut = strips.choose(strips.StripProblem(9, columns, 4, kernel, kernel, stride, dilation), 4, gpu)
+    cut = strips.choose(strips.StripProblem(9, columns, 4, kernel, stride, dilation), gpu)
     held = int(cut.columns) + reach(int(cut.columns), stride, kernel, dilation) + kernel
     assert 1 <= cut.columns <= columns and (cut.columns == 1 or 4 * held <= gpu.registers)
     assert cut.threads == gpu.group and strips.PADDINGS[int(cut.padding)] == "inline"
@@ -121,7 +125,7 @@ def test_strips_of_a_real_gpu_fit_its_registers(
 @pytest.mark.parametrize("columns", [7, 14, 28, 56, 112])
 def test_strips_leave_no_tail_where_registers_are_few(columns: int) -> None:
     """Mali-G78's compiler spills its conditions.  Where nothing divides the columns a tail costs less than strips of one."""
-    cut = strips.choose(strips.StripProblem(columns, columns, 4, 3, 3, 1, 1), 4, usual("valhall"))
+    cut = strips.choose(strips.StripProblem(columns, columns, 4, 3, 1, 1), usual("valhall"))
     assert cut.columns == (3 if columns == 7 else 2)
 
 

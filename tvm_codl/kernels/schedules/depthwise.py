@@ -1,7 +1,7 @@
 """Depthwise convolution in NHWC: vectors run over channels, a strip of output columns stays in registers.
 
 Each load feeds one multiply-add, so each input should be loaded once: the window's columns are unrolled, and the compiler
-keeps what neighbouring outputs share.
+keeps what neighbouring outputs share.  A strip takes its vectors of channels in order, as they lie in memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tvm_codl.kernels.schedules.groups import spread
 from tvm_codl.kernels.schedules.kernel import distinct, integers, schedule_fused
 from tvm_codl.kernels.schedules.operands import WindowSizes
 from tvm_codl.kernels.schedules.window import padded
-from tvm_codl.kernels.target import gpu_of, is_gpu, vector_lanes
+from tvm_codl.kernels.target import gpu_of, is_gpu
 from tvm_codl.kernels.tiles import strips, window
 from tvm_codl.kernels.tiles.strips import StripProblem, Strips
 
@@ -44,7 +44,7 @@ def depthwise_conv2d(
     (sh, sw), (dh, dw) = strides, dilation
     sizes = WindowSizes.of((h, w), (kh, kw), strides, padding, dilation)
     rows, columns = sizes.rows, sizes.columns
-    cut = _define(cfg, StripProblem(rows, columns, _lanes(channels, many), kh, kw, sw, dw))
+    cut = _define(cfg, StripProblem(rows, columns, _lanes(channels, many), kw, sw, dw))
     whole = window.whole_tiles(columns, cut.columns)
     if data.dtype in ("uint8", "int8") and cut.threads > 1:
         # TVM's OpenCL has no variables of four 8-bit integers.
@@ -78,9 +78,9 @@ def _schedule(cfg: autotvm.ConfigEntity, s: te.Schedule, out: te.Tensor, conv: t
     source, kernel = acc.op.input_tensors
     _, rows, columns, channels = get_const_tuple(conv.shape)
     lanes = _lanes(channels, int(kernel.shape[3]))
-    kh, kw = (int(axis.dom.extent) for axis in acc.op.reduce_axis)
+    kw = int(acc.op.reduce_axis[1].dom.extent)
     stride, dilation = int(acc.op.attrs["stride"]), int(acc.op.attrs["dilation"])
-    cut = _strips(cfg, StripProblem(rows, columns, lanes, kh, kw, stride, dilation))
+    cut = _strips(cfg, StripProblem(rows, columns, lanes, kw, stride, dilation))
     if cut.threads > 1:
         _schedule_groups(s, out, acc, cut, lanes)
         return
@@ -88,10 +88,10 @@ def _schedule(cfg: autotvm.ConfigEntity, s: te.Schedule, out: te.Tensor, conv: t
     block, lane = s[out].split(c, lanes)
     strip, x = s[out].split(x, cut.columns)
     y, y_inner = s[out].split(y, cut.rows)
-    s[out].reorder(n, y, block, y_inner, strip, x, lane)
+    s[out].reorder(n, y, strip, block, y_inner, x, lane)
     s[out].unroll(x)
     s[out].vectorize(lane)
-    s[acc].compute_at(s[out], strip)
+    s[acc].compute_at(s[out], y_inner)
     s[acc].set_scope("local")
     _, ay, ax, ac = s[acc].op.axis
     ac, lane = s[acc].split(ac, lanes)
@@ -100,9 +100,9 @@ def _schedule(cfg: autotvm.ConfigEntity, s: te.Schedule, out: te.Tensor, conv: t
     s[acc].unroll(rx)
     s[acc].unroll(ax)
     s[acc].vectorize(lane)
-    items = s[out].fuse(n, y, block)
+    items = s[out].fuse(n, y)
     if isinstance(source.op, te.ComputeOp):
-        _schedule_padding(s, out, source, items, lanes, strips.PADDINGS[cut.padding])
+        _schedule_padding(s, out, source, block, lanes, strips.PADDINGS[cut.padding])
     share_out(s[out], items)
 
 
@@ -154,15 +154,16 @@ def _schedule_groups(s: te.Schedule, out: te.Tensor, acc: te.Tensor, cut: Strips
         s[cache].vectorize(lane)
 
 
-def _schedule_padding(s: te.Schedule, out: te.Tensor, source: te.Tensor, items, lanes: int, how: str) -> None:
+def _schedule_padding(s: te.Schedule, out: te.Tensor, source: te.Tensor, block, lanes: int, how: str) -> None:
     if how == "root":
         schedule_stage(s, source)
     elif how == "inline":
         s[source].compute_inline()
     else:
-        s[source].compute_at(s[out], items)
+        s[source].compute_at(s[out], block)
         s[source].set_scope("local")
-        s[source].pragma(s[source].op.axis[2], "loop_partition_hint")  # the columns inside need no condition
+        for axis in s[source].op.axis[1:3]:
+            s[source].unroll(axis)
         if lanes > 1 and int(source.shape[3]) % lanes == 0:
             _, lane = s[source].split(s[source].op.axis[3], lanes)
             s[source].vectorize(lane)
@@ -173,7 +174,7 @@ def _define(cfg: autotvm.ConfigEntity, problem: StripProblem) -> Strips:
     first = _estimate(problem)
     usual = strips.PADDINGS[first.padding]
     groups = first.threads > 1
-    columns, rows = ((2, 3, 4, 6, 8), (1, 2)) if groups else ((4, 7, 8, 10, 14), (1, 2, 4, 8))
+    columns, rows = ((2, 3, 4, 6, 8), (1, 2)) if groups else ((3, 4, 5, 6, 7, 8, 10), (1, 2, 4))
     cfg.define_knob("columns", distinct(first.columns, *(c for c in columns if c <= problem.columns)))
     cfg.define_knob("rows", distinct(first.rows, *(r for r in rows if problem.rows % r == 0)))
     cfg.define_knob("padding", distinct(usual, *(p for p in strips.PADDINGS if not groups or p != "item")))
@@ -199,7 +200,7 @@ def _strips(cfg: autotvm.ConfigEntity, problem: StripProblem) -> Strips:
 
 def _estimate(problem: StripProblem) -> Strips:
     target = tvm.target.Target.current()
-    return integers(strips.choose(problem, vector_lanes(target), gpu_of(target) if is_gpu(target) else None))
+    return integers(strips.choose(problem, gpu_of(target) if is_gpu(target) else None))
 
 
 def _lanes(channels: int, many: int) -> int:

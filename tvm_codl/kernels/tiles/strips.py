@@ -8,26 +8,26 @@ import msgspec
 import numpy as np
 
 from tvm_codl.kernels.gpu import Gpu
-from tvm_codl.kernels.tiles.register_tiles import VECTOR_REGISTERS, vector_registers
 from tvm_codl.kernels.tiles.vectors import Size, largest_divisor
 from tvm_codl.kernels.tiles.window import reach
 
-STRIP = 8
+#: Columns of a strip at least, if there are so many, and at most where they divide the results' columns.
+FEWEST, MOST = 3, 7
+#: The same for windows wider than three columns, of which wide strips share more.
+MOST_OF_WIDE = 10
 #: Columns of a real GPU's work-item: wider strips leave too few work-items in flight.
 NARROW = 4
-WORK = 1 << 16
-#: Where zeros are put around the input: a condition at each load, a copy of an item's part, a copy of it all.
+#: Where zeros are put around the input: a condition at each load, a copy of what a strip reads, a copy of it all.
 PADDINGS = ("inline", "item", "root")
 
 
 class StripProblem(msgspec.Struct, frozen=True):
-    """``rows`` × ``columns`` results of vectors of ``lanes`` channels, from windows of ``kernel_h`` × ``kernel_w``; ``stride``
-    and ``dilation`` along the columns."""
+    """``rows`` × ``columns`` results of vectors of ``lanes`` channels, from windows ``kernel_w`` wide; ``stride`` and
+    ``dilation`` along the columns."""
 
     rows: Size
     columns: Size
     lanes: Size
-    kernel_h: Size
     kernel_w: Size
     stride: Size
     dilation: Size
@@ -43,33 +43,28 @@ class Strips(msgspec.Struct, frozen=True):
     threads: Size = 1
 
 
-def choose(problem: StripProblem, widest: int, gpu: Gpu | None) -> Strips:
-    """The estimate for a processor with vectors of ``widest``: ``gpu``, or a CPU.
+def choose(problem: StripProblem, gpu: Gpu | None) -> Strips:
+    """The estimate for ``gpu``, or for a CPU.
 
-    The strip is the widest that leaves no tail, up to twice the usual one where there are registers for it: with 14 columns
-    AVX2's sixteen registers make a kernel half as fast.  Where each leaves one, what strips load decides.  An item's rows
-    divide the problem's, or share it out evenly where that leaves an item few.
+    A strip is computed for one vector of channels after the other, so that memory is read in order: positions of many
+    channels, a power of two of bytes apart, share few sets of a cache.  The strip is the widest that leaves no tail; where
+    each leaves one, what strips load decides.  Two rows share their inputs in the cache where their windows overlap.
 
     A copy of the whole input costs as much as the convolution.  LLVM drops nearly all conditions at loads.  An OpenCL
-    compiler for a CPU does not, but there an item's part fits its cache.  So it does with AVX2, where positions of many
-    channels otherwise push each other out of the first cache: a network's kernel at 14 x 14 takes half of the time.
+    compiler for a CPU does not, but there what a strip reads of a vector of channels fits the first cache.
     """
     if gpu is not None and gpu.group > 1:
         return _choose_in_groups(problem, gpu)
-    columns = problem.columns
-    few = vector_registers(widest) < VECTOR_REGISTERS
-    strip = best = np.minimum(columns, STRIP)
-    for width in range(STRIP // 2 + 1, (STRIP if few else 2 * STRIP - 2) + 1):
-        best = np.where(_loads(columns, width) < _loads(columns, best), width, best)
-        strip = np.where(columns % width == 0, width, strip)
+    columns, most = problem.columns, np.where(problem.kernel_w > 3, MOST_OF_WIDE, MOST)
+    strip = best = np.minimum(columns, FEWEST)
+    for width in range(FEWEST + 1, MOST_OF_WIDE + 1):
+        # A strip as wide as that, with a tail: LLVM keeps the conditions.
+        fewer = (_loads(columns, width) < _loads(columns, best)) & (width < most)
+        best = np.where(fewer, width, best)
+        strip = np.where((columns % width == 0) & (width <= most), width, strip)
     strip = np.where(columns % strip == 0, strip, best)
-    # Multiply-adds for one row of one vector of channels.
-    work = columns * problem.kernel_h * problem.kernel_w * problem.lanes
-    items = np.clip(WORK // np.maximum(work, 1), 1, 16)
-    whole, even = largest_divisor(problem.rows, items), -(-problem.rows // -(-problem.rows // items))
-    rows = np.where(2 * whole > even, whole, even)
-    copied = few or (gpu is not None and widest > 4)
-    return Strips(strip, rows, PADDINGS.index("item" if copied else "inline"))
+    rows = np.where((problem.stride == 1) & (problem.rows > 1) & (gpu is None), 2, 1)
+    return Strips(strip, rows, PADDINGS.index("inline" if gpu is None else "item"))
 
 
 def _loads(columns: Size, strip: Size) -> Any:
