@@ -210,7 +210,7 @@ def fit(tuned: Tiles, problem: Problem, is_tuned: Any = np.True_) -> Tiles:
         blocks=blocks,
         unroll=np.where(is_tuned, largest_divisor(problem.channels_in, np.where(is_tuned, tuned.unroll, 1)), 1),
         rows=largest_divisor(problem.rows, np.where(is_tuned, tuned.rows, _rows(problem, blocks))),
-        weights_first=np.where(is_tuned, tuned.weights_first, _weights_first(problem, blocks)),
+        weights_first=np.where(is_tuned, tuned.weights_first, _weights_first(problem, columns, blocks)),
         threads=np.where(is_tuned, np.maximum(tuned.threads, 1), problem.threads),
     )
 
@@ -223,9 +223,11 @@ def _rows(problem: Problem, blocks: Size) -> Any:
     return np.clip(TARGET_WORK // (4 * work), 1, 8)
 
 
-def _weights_first(problem: Problem, blocks: Size) -> Any:
-    """True where reading the input once for each group of blocks costs less than reading the weights once for each row."""
+def _weights_first(problem: Problem, columns: Size, blocks: Size) -> Any:
+    """True where reading the input once for each group of blocks costs less than reading the weights once for each row, or
+    for each tile of a product's one row."""
     weights = 4 * problem.depth * problem.channels
     inputs = 4 * problem.channels_in * problem.rows * problem.columns
-    by_rows = weights * problem.rows * np.where(weights <= CACHE_BYTES, 0.25, 1.0)
+    times = np.where(problem.rows == 1, -(-problem.columns // columns), problem.rows)
+    by_rows = weights * times * np.where(weights <= CACHE_BYTES, 0.25, 1.0)
     return inputs * (problem.blocks // blocks) <= by_rows
