@@ -7,6 +7,7 @@ keeps what neighbouring outputs share.  A strip takes its vectors of channels in
 from __future__ import annotations
 
 import functools
+import math
 
 import tvm
 from tvm import autotvm, te
@@ -26,6 +27,8 @@ from tvm_codl.kernels.tiles.strips import StripProblem, Strips
 TAG = "depthwise_conv2d_nhwc_codl"
 #: The stage of 8-bit integers as wide as their sums.
 WIDE = "wide"
+#: Vectors of a copy of what a strip reads that are written out; a dilated window reads hundreds.
+WRITTEN_OUT = 128
 
 
 @autotvm.register_topi_compute(TASK)
@@ -78,7 +81,7 @@ def _schedule(cfg: autotvm.ConfigEntity, s: te.Schedule, out: te.Tensor, conv: t
     source, kernel = acc.op.input_tensors
     _, rows, columns, channels = get_const_tuple(conv.shape)
     lanes = _lanes(channels, int(kernel.shape[3]))
-    kw = int(acc.op.reduce_axis[1].dom.extent)
+    kh, kw = (int(axis.dom.extent) for axis in acc.op.reduce_axis)
     stride, dilation = int(acc.op.attrs["stride"]), int(acc.op.attrs["dilation"])
     cut = _strips(cfg, StripProblem(rows, columns, lanes, kw, stride, dilation))
     if cut.threads > 1:
@@ -102,7 +105,8 @@ def _schedule(cfg: autotvm.ConfigEntity, s: te.Schedule, out: te.Tensor, conv: t
     s[acc].vectorize(lane)
     items = s[out].fuse(n, y)
     if isinstance(source.op, te.ComputeOp):
-        _schedule_padding(s, out, source, block, lanes, strips.PADDINGS[cut.padding])
+        read = [window.reach(n, stride, k, dilation) for n, k in ((cut.rows, kh), (cut.columns, kw))]
+        _schedule_padding(s, out, source, block, lanes, strips.PADDINGS[cut.padding], math.prod(read) <= WRITTEN_OUT)
     share_out(s[out], items)
 
 
@@ -154,7 +158,10 @@ def _schedule_groups(s: te.Schedule, out: te.Tensor, acc: te.Tensor, cut: Strips
         s[cache].vectorize(lane)
 
 
-def _schedule_padding(s: te.Schedule, out: te.Tensor, source: te.Tensor, block, lanes: int, how: str) -> None:
+def _schedule_padding(
+    s: te.Schedule, out: te.Tensor, source: te.Tensor, block, lanes: int, how: str, few: bool
+) -> None:
+    """``few``: a copy of what a strip reads has so few vectors that they are written out."""
     if how == "root":
         schedule_stage(s, source)
     elif how == "inline":
@@ -162,8 +169,9 @@ def _schedule_padding(s: te.Schedule, out: te.Tensor, source: te.Tensor, block, 
     else:
         s[source].compute_at(s[out], block)
         s[source].set_scope("local")
-        for axis in s[source].op.axis[1:3]:
-            s[source].unroll(axis)
+        if few:
+            for axis in s[source].op.axis[1:3]:
+                s[source].unroll(axis)
         if lanes > 1 and int(source.shape[3]) % lanes == 0:
             _, lane = s[source].split(s[source].op.axis[3], lanes)
             s[source].vectorize(lane)

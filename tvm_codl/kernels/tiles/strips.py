@@ -58,7 +58,7 @@ def choose(problem: StripProblem, gpu: Gpu | None) -> Strips:
     columns, most = problem.columns, np.where(problem.kernel_w > 3, MOST_OF_WIDE, MOST)
     strip = best = np.minimum(columns, FEWEST)
     for width in range(FEWEST + 1, MOST_OF_WIDE + 1):
-        # A strip as wide as that, with a tail: LLVM keeps the conditions.
+        # Not the widest: with a tail, LLVM keeps that one's conditions.
         fewer = (_loads(columns, width) < _loads(columns, best)) & (width < most)
         best = np.where(fewer, width, best)
         strip = np.where((columns % width == 0) & (width <= most), width, strip)
