@@ -163,6 +163,7 @@ GROUPED = {
     "channels first of rows": module(lambda x: relay.transpose(x, (0, 2, 3, 1)), (2, 24, 17, 19)),
     "instance norm": module(lambda x: nn.instance_norm(x, weights(12), weights(12), axis=3), (1, 18, 22, 12)),
     "depthwise of many strips": conv(48, 48, 23, 45, 3, pad=1, groups=48),
+    "depthwise of a far dilated window": conv(32, 32, 30, 30, 3, pad=6, dilation=6, groups=32),
     "depthwise dilated": conv(20, 20, 17, 19, 3, pad=2, dilation=2, groups=20),
 }
 
