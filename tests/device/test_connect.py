@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import tvm
 
-from tvm_codl.device.connect import translate_errors
+from tvm_codl.device.connect import connect, translate_errors
 from tvm_codl.errors import DeviceError, UserError
 
 
@@ -25,3 +25,10 @@ def test_what_is_not_the_phones_fault_stays_what_it_is() -> None:
         raise UserError("yours")
     with pytest.raises(ZeroDivisionError), translate_errors("home", lambda: False):
         raise ZeroDivisionError
+
+
+def test_a_phone_of_this_command_that_is_late_is_not_called_busy_with_another_client() -> None:
+    """22 others started beside it, on a cold disk."""
+    with pytest.raises(DeviceError, match="did not answer within") as error, connect(timeout_s=1e-3):
+        pass
+    assert "this machine is busy" in str(error.value) and "client" not in str(error.value)
