@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 import tempfile
 from collections.abc import Iterable
@@ -19,6 +18,7 @@ import tvm
 from tvm import relay, tir
 from tvm.relay.backend import te_compiler
 
+from tvm_codl.build.dataflow import count_bytes
 from tvm_codl.build.kernel_cache import KernelCache
 from tvm_codl.build.launches import Launch, make_recorder
 
@@ -98,9 +98,8 @@ def _on_stack(function: tir.PrimFunc) -> tir.PrimFunc:
     """``function`` with its buffers of up to :data:`STACK_BYTES` left to LLVM."""
 
     def keep(node: tir.Allocate) -> tir.Allocate | None:
-        values = math.prod(int(extent) if isinstance(extent, tir.IntImm) else STACK_BYTES for extent in node.extents)
-        kind = tvm.DataType(node.dtype)
-        if values * kind.bits * kind.lanes > 8 * STACK_BYTES:
+        known = all(isinstance(extent, tir.IntImm) for extent in node.extents)
+        if not known or count_bytes([int(extent) for extent in node.extents], node.dtype) > STACK_BYTES:
             return None
         left = {**(node.annotations or {}), "disable_lower_builtin": True}
         return tir.Allocate(node.buffer_var, node.dtype, node.extents, node.condition, node.body, left)

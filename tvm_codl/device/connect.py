@@ -99,15 +99,13 @@ class Phone:
         except CodlError:
             raise
         except TimeUp as error:
-            own = self._folder is not None  # then nobody else knows it
+            evidence, remedy = "it may be busy with another client", "wait for that client"
+            if self._folder is not None:
+                evidence, remedy = "it is a process of this command: this machine is busy", "run it when less runs here"
             raise DeviceError(
                 f"the phone at {self.where} did not answer within {self._timeout_s:g} s",
-                "it is a process of this command, so this machine is busy"
-                if own
-                else "it may be busy with another client",
-                "run it again when less runs here, or raise --rpc-timeout"
-                if own
-                else "wait for that client, or raise --rpc-timeout",
+                evidence,
+                f"{remedy}, or raise --rpc-timeout",
             ) from error
         except (tvm.error.TVMError, OSError, RuntimeError) as error:
             what = f"the phone at {self.where} refused or dropped the connection"
