@@ -88,7 +88,7 @@ def _machine_key() -> str:
     """Changes with the processor, the system's OpenCL, the installed PoCL and what its copy declares."""
     vendors = sorted(p.name for p in SYSTEM_VENDORS.glob("*.icd")) if SYSTEM_VENDORS.is_dir() else []
     of_system, of_pip = ctypes.util.find_library("OpenCL"), str(pocl.packaged())
-    return json.dumps([pocl.cpuinfo("model name"), vendors, of_system, of_pip, sorted(builtins.NAMES)])
+    return json.dumps([pocl.cpuinfo("model name"), vendors, of_system, of_pip, [builtins.GUARD, *sorted(builtins.NAMES)]])
 
 
 def _probe(library: str, variables: dict[str, str]) -> dict[str, object]:
@@ -111,6 +111,7 @@ def _variables(library: str, vendors: Path) -> dict[str, str]:
         # pip's OpenCL loader also looks here, even if it is not set; an empty folder hides a second PoCL from it.
         "PYOPENCL_HOME": str(kernels),
         "POCL_CACHE_DIR": str(kernels),
+        "CODL_OPENCL_CALLS": "1",
     }
 
 

@@ -5,7 +5,7 @@ clang rejects for x86 ("unknown target CPU 'generic'"), so no kernel builds.  An
 ``znver3``: Zen 4 has AVX-512, by which PoCL picks its kernel library, but code for Zen 3 passes vectors in other registers
 than that library, and kernels crash.  The remedy is a copy of the library in which these names are replaced by a processor
 whose instructions this machine has.  And it reads all of OpenCL's declarations before each kernel, which takes longer than
-the kernel: the copy's header has those that kernels use (:mod:`tvm_codl.runtime.builtins`).  The installed package stays as
+the kernel: the copy's header has those that a kernel calls (:mod:`tvm_codl.runtime.builtins`).  The installed package stays as
 it is.
 """
 
@@ -81,7 +81,8 @@ def own_copy(library: Path, cache: Path, patched: bool) -> Path:
         if content.count(old) != 1:
             raise ValueError(f"{library} holds the processor name {old!r} {content.count(old)} times, not once")
     package = library.parent.parent.parent / "pocl_binary_distribution"
-    shown = repr((sorted(replacements.items()), sorted(builtins.NAMES), str(package))).encode()
+    declared = (builtins.GUARD, *sorted(builtins.NAMES))
+    shown = repr((sorted(replacements.items()), declared, str(package))).encode()
     key = hashlib.sha256(content[:4096] + str(len(content)).encode() + shown).hexdigest()[:12]
     # PoCL finds its kernel library and its headers, and the loader its hwloc, relative to the library's own folder.
     home = cache / f"pocl-{key}"

@@ -6,6 +6,7 @@
 // - The first platform query runs with the affinity of CODL_GPU_CORES, which the driver's worker threads inherit.
 //   Otherwise a CPU driver's workers would share the core of the calling thread.
 // - Kernels are compiled under one name (kernel_names.h), and one source is built once (programs.h).
+// - Where CODL_OPENCL_CALLS is set, a kernel is built with the names that it calls as options (called_names.h).
 #include <CL/cl.h>
 #include <dlfcn.h>
 
@@ -16,6 +17,7 @@
 #include <tuple>
 
 #include "affinity.h"
+#include "called_names.h"
 #include "kernel_names.h"
 #include "launch_recorder.h"
 #include "programs.h"
@@ -140,6 +142,12 @@ extern "C" CL_API_ENTRY cl_int CL_API_CALL clBuildProgram(cl_program program, cl
   ENTRY(clBuildProgram);
   const bool shared = options == nullptr;  // as TVM builds them
   if (shared && tvm_codl::IsKept(program)) return CL_SUCCESS;
+  std::string calls;
+  if (const std::string source = shared ? tvm_codl::SourceOf(program) : "";
+      !source.empty() && std::getenv("CODL_OPENCL_CALLS") != nullptr) {
+    calls = tvm_codl::CallOptions(source);
+    options = calls.c_str();
+  }
   const cl_int status = entry(program, n, devices, options, notify, data);
   if (status != CL_SUCCESS || !shared) return status;
   if (cl_program gone = tvm_codl::KeepProgram(program)) return ReleaseInDriver(gone);

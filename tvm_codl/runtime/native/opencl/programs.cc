@@ -91,6 +91,12 @@ bool HasCommonName(cl_program program) {
   return All().known.count(program) != 0;
 }
 
+std::string SourceOf(cl_program program) {
+  std::lock_guard<std::mutex> lock(mutex);
+  const auto it = All().known.find(program);
+  return it == All().known.end() ? "" : it->second.key.second;
+}
+
 bool IsKept(cl_program program) {
   std::lock_guard<std::mutex> lock(mutex);
   const auto it = All().known.find(program);

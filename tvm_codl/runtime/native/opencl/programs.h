@@ -23,6 +23,8 @@ cl_program KeepProgram(cl_program program);
 void LeaveProgram(cl_program program);
 
 bool HasCommonName(cl_program program);
+// The source of a program that has the common name; of another one nothing.
+std::string SourceOf(cl_program program);
 bool IsKept(cl_program program);
 
 }  // namespace tvm_codl

@@ -1,0 +1,28 @@
+#include "called_names.h"
+
+#include <cctype>
+#include <set>
+
+namespace tvm_codl {
+
+namespace {
+
+bool InName(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+}  // namespace
+
+std::string CallOptions(const std::string& source) {
+  std::set<std::string> called;
+  for (size_t open = source.find('('); open != std::string::npos; open = source.find('(', open + 1)) {
+    size_t end = open;
+    while (end > 0 && source[end - 1] == ' ') --end;
+    size_t begin = end;
+    while (begin > 0 && InName(source[begin - 1])) --begin;
+    if (begin < end) called.insert(source.substr(begin, end - begin));
+  }
+  std::string options = "-DCODL_CALLS";
+  for (const std::string& name : called) options += " -DCODL_CALLS_" + name;
+  return options;
+}
+
+}  // namespace tvm_codl
