@@ -127,10 +127,16 @@ def kernels_of(library: Path) -> frozenset[str]:
         return frozenset((library.stem,))
 
 
-def libraries_for(prepared: Prepared, plans: Mapping[str, Plan], tools: Toolchain, log: Log) -> dict[str, Path]:
+def libraries_for(
+    prepared: Prepared,
+    plans: Mapping[str, Plan],
+    tools: Toolchain,
+    log: Log,
+    ready: Callable[[str, Path], object] = lambda name, path: None,
+) -> dict[str, Path]:
     """The libraries of plans, by the plans' names; builds in parallel those that are not in the cache.
 
-    Equal placements have one library.
+    Equal placements have one library.  ``ready`` gets each plan's name and library, while others are being built.
     """
     common = hashlib.sha256(msgspec.json.encode(prepared.graph) + tools.build_id.encode())
     common.update(msgspec.json.encode(prepared.model.outputs))
@@ -144,13 +150,29 @@ def libraries_for(prepared: Prepared, plans: Mapping[str, Plan], tools: Toolchai
             digest.update(msgspec.json.encode(plan.settings))
         paths[name] = cache_dir() / "libraries" / f"{digest.hexdigest()[:24]}.so"
     missing = {path: plans[name] for name, path in paths.items() if not path.exists()}
+
+    def tell(*built: Path) -> None:
+        for name, path in paths.items():
+            if path in built:
+                ready(name, path)
+
+    there = set(paths.values()) - missing.keys()
     if missing:
         log(f"building {len(missing)} libraries")
-        _build_missing(prepared, missing, tools, log)
+        _build_missing(prepared, missing, tools, log, tell, lambda: tell(*there))
+    else:
+        tell(*there)
     return paths
 
 
-def _build_missing(prepared: Prepared, missing: Mapping[Path, Plan], tools: Toolchain, log: Log) -> None:
+def _build_missing(
+    prepared: Prepared,
+    missing: Mapping[Path, Plan],
+    tools: Toolchain,
+    log: Log,
+    ready: Callable[[Path], object],
+    meanwhile: Callable[[], object],
+) -> None:
     # Those with the most to compile first; the others fill what time is left on one core.
     jobs = sorted(missing.items(), key=lambda job: -sum(o.placement.on == "split" for o in job[1].operators))
     helpers = max(0, len(os.sched_getaffinity(0)) - len(jobs))
@@ -161,13 +183,14 @@ def _build_missing(prepared: Prepared, missing: Mapping[Path, Plan], tools: Tool
         return _build(prepared, plan, tools, path if i < len(jobs) else None, True, backwards=i % 2 == 1)
 
     waiting = set(range(len(jobs)))
-    for index, outcome in build_all(len(jobs) + helpers, build_one):
+    for index, outcome in build_all(len(jobs) + helpers, build_one, meanwhile=meanwhile):
         if index not in waiting:
             continue
         if outcome.path is None:
             raise UserError(f"building the library of {prepared.name} failed", outcome.error, "tvm-codl doctor")
         path = jobs[index][0]
         log(f"built {path.name} ({path.stat().st_size / 1e6:.0f} MB)")
+        ready(path)
         waiting.remove(index)
         if not waiting:
             break
@@ -179,21 +202,30 @@ def open_plans(prepared: Prepared, plans: Mapping[str, Plan], context: Context) 
 
 
 def open_runnable(
-    prepared: Prepared, plans: Mapping[str, Plan], context: Context
+    prepared: Prepared,
+    plans: Mapping[str, Plan],
+    context: Context,
+    opened: Callable[[CoModule], object] = lambda module: None,
 ) -> tuple[dict[str, Plan], dict[str, CoModule]]:
     """The plans as they run on the phone, what one processor's compiler rejects on the other (:func:`.runnable`), and their
-    libraries, ready to run; both by the plans' names."""
+    libraries, ready to run; both by the plans' names.
+
+    The phone opens each library, and ``opened`` gets it, while the others are being built.
+    """
     modules: dict[str, CoModule] = {}
 
+    def ready(name: str, path: Path) -> None:
+        modules[name] = open_library(path, context.phone)
+        opened(modules[name])
+
     def attempt(placed: Mapping[str, Plan]) -> None:
-        paths = libraries_for(prepared, placed, context.tools, context.log)
-        modules.update({name: open_library(path, context.phone) for name, path in paths.items()})
+        libraries_for(prepared, placed, context.tools, context.log, ready)
 
     def open(path: Path) -> CoModule:
         return open_library(path, context.phone)
 
     placed = runnable(prepared, plans, context.profile, context.tools, context.log, attempt, open)
-    return placed, modules
+    return placed, {name: modules[name] for name in placed}
 
 
 def open_library(path: Path, phone: Any, sharing: str = "auto") -> CoModule:

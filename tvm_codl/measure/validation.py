@@ -18,7 +18,7 @@ import numpy as np
 from tvm_codl.errors import CheckFailed
 from tvm_codl.measure.checked_kernels import Fault
 from tvm_codl.measure.context import Context, Log
-from tvm_codl.measure.interleave import RUNS, calm_down, race, start
+from tvm_codl.measure.interleave import RUNS, calm_down, race
 from tvm_codl.measure.plan_libraries import open_runnable
 from tvm_codl.measure.sound_plans import Soundness
 from tvm_codl.plan.calibration import Calibration, calibrate_alone
@@ -83,7 +83,8 @@ def validate(
     plans, modules, inputs = dict[str, Plan](), dict[str, CoModule](), prepared.model.sample_inputs()
 
     def add(wanted: Mapping[str, Plan]) -> None:
-        placed_plans, opened = open_runnable(prepared, wanted, context)
+        # The first run compiles the GPU's kernels, which takes longer than to build a library.
+        placed_plans, opened = open_runnable(prepared, wanted, context, lambda module: module.run(inputs))
         for name, placed in placed_plans.items():
             plans[name] = wanted[name]
             if placed.placements != plans[name].placements:
@@ -96,11 +97,11 @@ def validate(
     add({**singles, **{each.origin: each.plan for each in shortlist}})
     known = len(shortlist)
     if not again:
-        shortlist = add_plan_of_runs(problem, shortlist, _run_alone(singles, modules, inputs, context))
+        shortlist = add_plan_of_runs(problem, shortlist, _run_alone(singles, modules, context))
     if more := shortlist[known:]:
         log(f"and {origins(more)}")
         add({each.origin: each.plan for each in more})
-    start(modules, inputs)
+    calm_down()
     predicted = {name: plan.predicted_ms for name, plan in plans.items()}
     racing, soundness = race(modules, patience_s=seconds / 2, usual=context.usual_work), Soundness(prepared, context)
 
@@ -150,15 +151,11 @@ def validate(
     return msgspec.structs.replace(chosen, operators=operators)
 
 
-def _run_alone(
-    singles: Mapping[str, Plan], modules: Mapping[str, CoModule], inputs: Mapping[str, np.ndarray], context: Context
-) -> Calibration:
+def _run_alone(singles: Mapping[str, Plan], modules: Mapping[str, CoModule], context: Context) -> Calibration:
     """By how much longer than predicted each processor takes for the whole network at the moment."""
     if len(singles) < len(PROCESSORS):
         return Calibration()
     alone = {on: modules[on] for on in singles}
-    for module in alone.values():
-        module.run(inputs)
     times = race(alone, patience_s=ALONE_PATIENCE_S, usual=context.usual_work).run(FEWEST[-1])
     return calibrate_alone(singles, _quantiles(times, PROCESSORS))
 
