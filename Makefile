@@ -65,10 +65,11 @@ clang:
 	@docker/install/clang.sh || true
 
 # --no-deps: the lock file is complete but for what rapidocr-onnxruntime and mediapipe ask for and only their own code
-# uses, which is never imported: the packages are here for the networks that they carry.
+# uses, which is never imported: the packages are here for the networks that they carry.  --no-compile: Python compiles what
+# it imports, a small part, as it imports it.
 $(INSTALLED): requirements.lock setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --no-deps --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install -q --no-deps --no-compile --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
 	$(BIN)/python -m tvm_codl.runtime.compile
 	touch $@

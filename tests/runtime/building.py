@@ -1,5 +1,5 @@
 """``python -m tests.runtime.building COUNTER LIBRARY...``: prints how many programs are built once each library is loaded,
-and how far the answers of them all are from one another in the end, when the first is freed.
+with which options the last was, and how far the answers of them all are from one another in the end, when the first is freed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def main() -> None:
     first = modules.pop(0).run({"x": sample})[0]
     gc.collect()
     errors = [float(np.abs(module.run({"x": sample})[0] - first).max()) for module in modules]
-    print(json.dumps({"builds": builds, "errors": errors}))
+    counter.options_of_build.restype = ctypes.c_char_p
+    print(json.dumps({"builds": builds, "options": counter.options_of_build().decode(), "errors": errors}))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,26 +64,48 @@ def test_other_weights_need_no_other_kernel(tmp_path: Path, monkeypatch: pytest.
     np.testing.assert_allclose(got, answer(whole, SAMPLE), rtol=1e-4, atol=1e-5)
 
 
-def test_a_phone_builds_a_kernel_once(opencl: None, tmp_path: Path) -> None:
-    """Two libraries of the same kernels are loaded, and one of others; a stand-in for OpenCL's library counts."""
+def build_counter(folder: Path) -> Path:
+    """A stand-in for OpenCL's library that counts what it builds."""
     real = found.environment()["CODL_OPENCL_LIBRARY"]
-    counter, headers = tmp_path / "counter.so", Path(tvm.__file__).parent / "3rdparty" / "OpenCL-Headers"
+    counter, headers = folder / "counter.so", Path(tvm.__file__).parent / "3rdparty" / "OpenCL-Headers"
     source = [str(HERE / "build_counter.cc"), f"-I{headers}", "-DCL_TARGET_OPENCL_VERSION=120"]
     behind = ["-Wl,--no-as-needed", real, f"-Wl,-rpath,{Path(real).parent}", "-ldl"]
     subprocess.run(["g++", "-std=c++17", "-shared", "-fPIC", *source, "-o", str(counter), *behind], check=True)
+    return counter
+
+
+def build_on_a_phone(counter: Path, libraries: list[Path], names_calls: bool = False) -> dict[str, Any]:
+    """What ``tests.runtime.building`` says."""
+    env = {**os.environ, **found.environment(), "CODL_OPENCL_LIBRARY": str(counter), "PYTHONPATH": str(HERE.parents[1])}
+    env["TVM_CODL_PLUGIN"] = str(plugin.path())
+    env.pop("CODL_OPENCL_CALLS", None)
+    env |= {"CODL_OPENCL_CALLS": "1"} if names_calls else {}
+    command = [sys.executable, "-m", "tests.runtime.building", counter, *libraries]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_a_phone_builds_a_kernel_once(opencl: None, tmp_path: Path) -> None:
+    """Two libraries of the same kernels are loaded, and one of others."""
     same = [tmp_path / "one.so", tmp_path / "two.so"]
     for path in same:
         made(convolutions()[0], path)
     made(convolutions(channel=4)[0], tmp_path / "other.so")
-    env = {**os.environ, **found.environment(), "CODL_OPENCL_LIBRARY": str(counter), "PYTHONPATH": str(HERE.parents[1])}
-    env["TVM_CODL_PLUGIN"] = str(plugin.path())
-    command = [sys.executable, "-m", "tests.runtime.building", counter, *same, tmp_path / "other.so"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    said = json.loads(done.stdout.splitlines()[-1])
+    said = build_on_a_phone(build_counter(tmp_path), [*same, tmp_path / "other.so"])
     first, second, other = said["builds"]
     assert 0 < first == second < other < 2 * first
     assert max(said["errors"]) < 1e-4
+
+
+def test_a_kernel_is_built_with_the_names_that_it_calls(opencl: None, tmp_path: Path) -> None:
+    """Where the driver's header has a use for them; for a phone's driver nothing changes."""
+    made(convolutions()[0], tmp_path / "one.so")
+    counter = build_counter(tmp_path)
+    options = build_on_a_phone(counter, [tmp_path / "one.so"], names_calls=True)["options"].split()
+    assert options[0] == "-DCODL_CALLS" and len(options) == len(set(options))
+    assert "-DCODL_CALLS_get_group_id" in options and "-DCODL_CALLS_acos" not in options
+    assert build_on_a_phone(counter, [tmp_path / "one.so"])["options"] == ""
 
 
 def test_constants_and_targets_tell_kernels_apart() -> None:

@@ -11,6 +11,7 @@ import tvm
 from tvm import relay
 from tvm.relay.frontend import onnx as stock
 from tvm.relay.frontend.common import infer_shape
+from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.relay.model import Shape
 
@@ -32,7 +33,12 @@ class _Importer(stock.GraphProto):
     def __enter__(self) -> _Importer:
         super().__enter__()
         self._known: dict[str, Any] = {}
+        stock.infer_shape = _known_shape
         return self
+
+    def __exit__(self, *error: Any) -> None:
+        stock.infer_shape = infer_shape
+        super().__exit__(*error)
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int) -> Any:
         convert = CONVERTERS.get(op_name)
@@ -46,10 +52,16 @@ class _Importer(stock.GraphProto):
         return super()._convert_operator(op_name, inputs, attrs, opset)
 
 
+def _known_shape(expression: relay.Expr, mod: tvm.IRModule | None = None) -> Any:
+    """As TVM's, which infers all that the expression was made from once more, for each convolution of a network."""
+    kind = relay.transform.InferTypeLocal(expression) if mod is None else None
+    return get_const_tuple(kind.shape) if isinstance(kind, relay.TensorType) else infer_shape(expression, mod)
+
+
 def _matmul(inputs: Sequence[Any], attrs: Mapping[str, Any]) -> relay.Expr | None:
     """TVM works the shapes out by kernels that it compiles as it imports, which takes seconds."""
     a, b = inputs
-    shapes = tuple(infer_shape(a)), tuple(infer_shape(b))
+    shapes = tuple(_known_shape(a)), tuple(_known_shape(b))
     of_a, of_b = shapes
     if max(len(of_a), len(of_b)) < 3 or not all(isinstance(n, int) and n for n in of_a + of_b):
         return None
@@ -74,7 +86,7 @@ def _matmul(inputs: Sequence[Any], attrs: Mapping[str, Any]) -> relay.Expr | Non
 def _grid_sample(inputs: Sequence[Any], attrs: Mapping[str, Any]) -> relay.Expr | None:
     """Of volumes: TVM takes the grid for one of images."""
     data, grid = inputs
-    if len(infer_shape(data)) != 5:
+    if len(_known_shape(data)) != 5:
         return None
     return relay.image.grid_sample(
         data,
