@@ -2,6 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install -q --no-deps
 INSTALLED := $(VENV)/.installed
 export TOPHUB_LOCATION := NONE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -64,14 +65,18 @@ browser:
 clang:
 	@docker/install/clang.sh || true
 
+# What compiling the native part needs: it begins when these are here, and the others are installed meanwhile.
+NATIVE_NEEDS := attrs|cmake|decorator|filelock|ml-dtypes|ninja|numpy|platformdirs|psutil|scipy|typing-extensions|xtc-.*
 # --no-deps: the lock file is complete but for what rapidocr-onnxruntime and mediapipe ask for and only their own code
 # uses, which is never imported: the packages are here for the networks that they carry.  --no-compile: Python compiles what
 # it imports, a small part, as it imports it.
 $(INSTALLED): requirements.lock setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --no-deps --no-compile --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
-	$(BIN)/python -m tvm_codl.runtime.compile
+	sed -nE '/^($(NATIVE_NEEDS))==/,/[^\\]$$/p' requirements.lock > $(VENV)/native.lock
+	$(PIP) --no-compile --require-hashes -r $(VENV)/native.lock
+	$(BIN)/python -m tvm_codl.runtime.compile & compiling=$$!; \
+	    $(PIP) --no-compile --require-hashes -r requirements.lock && wait $$compiling
+	$(PIP) --no-build-isolation -e .
 	touch $@
 
 # Not in requirements.in: it asks for a protobuf that is too old for the rest.
