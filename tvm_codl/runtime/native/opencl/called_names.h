@@ -1,7 +1,7 @@
 // Which of OpenCL's built-in functions a kernel calls.
 //
-// PoCL reads all declarations before each kernel, which takes longer than a small kernel.  The reference phone's copy of
-// that header (runtime/builtins.py) leaves out those whose names no option mentions.
+// PoCL reads all declarations before each kernel, which takes longer than a small kernel.  The reference phone's copy
+// of that header (runtime/builtins.py) leaves out those whose names no option mentions.
 #ifndef TVM_CODL_OPENCL_CALLED_NAMES_H_
 #define TVM_CODL_OPENCL_CALLED_NAMES_H_
 
