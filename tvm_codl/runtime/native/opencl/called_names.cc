@@ -1,15 +1,10 @@
 #include "called_names.h"
 
-#include <cctype>
 #include <set>
 
+#include "kernel_names.h"
+
 namespace tvm_codl {
-
-namespace {
-
-bool InName(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-
-}  // namespace
 
 std::string CallOptions(const std::string& source) {
   std::set<std::string> called;

@@ -21,9 +21,9 @@ std::string DropDeclarations(const std::string& source) {
   return result;
 }
 
-bool InName(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-
 }  // namespace
+
+bool InName(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 bool UseCommonName(std::string* source) {
   const std::string text = DropDeclarations(*source);

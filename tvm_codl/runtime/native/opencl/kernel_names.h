@@ -11,6 +11,8 @@ namespace tvm_codl {
 
 constexpr char kCommonName[] = "codl_kernel";
 
+// Whether `c` may stand in a name.
+bool InName(char c);
 // Renames the only kernel of `source` to the common name.  Returns false, and leaves the source as it is, where it has
 // no kernel or several.
 bool UseCommonName(std::string* source);
