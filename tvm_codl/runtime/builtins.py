@@ -151,6 +151,8 @@ NAMES = frozenset(
 )
 #: A build that defines this has only the functions whose names it defines behind it declared (native/opencl/called_names.h).
 GUARD = "CODL_CALLS"
+#: What a copy of the header follows from, beside the header.
+DECLARED = (GUARD, *sorted(NAMES))
 _CONVERSION = re.compile(r"convert_[a-z]+\d*")
 _DECLARATION = re.compile(r"[\w\s*]*\b(\w+)\(.*\);\s*")
 

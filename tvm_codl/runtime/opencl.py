@@ -88,9 +88,7 @@ def _machine_key() -> str:
     """Changes with the processor, the system's OpenCL, the installed PoCL and what its copy declares."""
     vendors = sorted(p.name for p in SYSTEM_VENDORS.glob("*.icd")) if SYSTEM_VENDORS.is_dir() else []
     of_system, of_pip = ctypes.util.find_library("OpenCL"), str(pocl.packaged())
-    return json.dumps(
-        [pocl.cpuinfo("model name"), vendors, of_system, of_pip, [builtins.GUARD, *sorted(builtins.NAMES)]]
-    )
+    return json.dumps([pocl.cpuinfo("model name"), vendors, of_system, of_pip, builtins.DECLARED])
 
 
 def _probe(library: str, variables: dict[str, str]) -> dict[str, object]:

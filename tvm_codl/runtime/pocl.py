@@ -81,8 +81,7 @@ def own_copy(library: Path, cache: Path, patched: bool) -> Path:
         if content.count(old) != 1:
             raise ValueError(f"{library} holds the processor name {old!r} {content.count(old)} times, not once")
     package = library.parent.parent.parent / "pocl_binary_distribution"
-    declared = (builtins.GUARD, *sorted(builtins.NAMES))
-    shown = repr((sorted(replacements.items()), declared, str(package))).encode()
+    shown = repr((sorted(replacements.items()), builtins.DECLARED, str(package))).encode()
     key = hashlib.sha256(content[:4096] + str(len(content)).encode() + shown).hexdigest()[:12]
     # PoCL finds its kernel library and its headers, and the loader its hwloc, relative to the library's own folder.
     home = cache / f"pocl-{key}"

@@ -143,9 +143,8 @@ extern "C" CL_API_ENTRY cl_int CL_API_CALL clBuildProgram(cl_program program, cl
   const bool shared = options == nullptr;  // as TVM builds them
   if (shared && tvm_codl::IsKept(program)) return CL_SUCCESS;
   std::string calls;
-  if (const std::string source = shared ? tvm_codl::SourceOf(program) : "";
-      !source.empty() && std::getenv("CODL_OPENCL_CALLS") != nullptr) {
-    calls = tvm_codl::CallOptions(source);
+  if (shared && std::getenv("CODL_OPENCL_CALLS") != nullptr && tvm_codl::HasCommonName(program)) {
+    calls = tvm_codl::CallOptions(tvm_codl::SourceOf(program));
     options = calls.c_str();
   }
   const cl_int status = entry(program, n, devices, options, notify, data);
