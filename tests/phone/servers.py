@@ -8,11 +8,12 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -73,32 +74,73 @@ def phone_server(folder: Path, **options: object) -> Iterator[Server]:
     finally:
         process.terminate()
         process.wait(10)
+        print(log.read_text(), file=sys.stderr)  # pytest shows it where the test fails
 
 
 @contextlib.contextmanager
 def tvm_process(module: str, port: int = 0) -> Iterator[tuple[str, int]]:
     """``python -m tvm.exec.rpc_tracker`` or ``rpc_proxy``, on a free port unless one is given."""
-    if not port:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
-    line = [sys.executable, "-m", f"tvm.exec.{module}", "--host", "127.0.0.1", "--port", str(port)]
-    line += ["--port-end", str(port + 1)]
+    with tempfile.TemporaryFile("w+") as log:
+        process, port = _listening(module, port, log)
+        try:
+            yield "127.0.0.1", port
+        finally:
+            _kill(process)
+            log.seek(0)
+            print(log.read(), file=sys.stderr)
+
+
+def _listening(module: str, port: int, log: IO[str]) -> tuple[subprocess.Popen[bytes], int]:
+    """That process, and the port at which it listens itself: between the choice of a free port and its start another
+    process may have taken it."""
+    for _ in range(3):
+        process, chosen = _launched(module, port or _free_port(), log)
+        if process.poll() is None:
+            return process, chosen
+    log.seek(0)
+    raise AssertionError(f"{module} ended three times:\n{log.read()}")
+
+
+def _launched(module: str, port: int, log: IO[str]) -> tuple[subprocess.Popen[bytes], int]:
+    """That process and its port, once it listens there or has ended."""
+    line = [sys.executable, "-m", f"tvm.exec.{module}", "--host", "127.0.0.1"]
+    line += ["--port", str(port), "--port-end", str(port + 1)]
     if module == "rpc_proxy":
         line += ["--web-port", "0"]  # else each proxy wants port 8888 too, and the second one ends
-    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(line, stdout=log, stderr=log)
     try:
-        wait_until(lambda: _answers(port), f"{module} on port {port}")
-        yield "127.0.0.1", port
-    finally:
-        # TVM's own launchers leave a worker process behind when they are stopped.
-        children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
-        for one in [*children, process]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                one.kill()
-        process.wait(10)
+        wait_until(lambda: _listens(process, port) or process.poll() is not None, f"{module} on port {port}")
+    except BaseException:
+        _kill(process)
+        raise
+    return process, port
 
 
-def _answers(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def _tree(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        root = psutil.Process(process.pid)
+        return [*root.children(recursive=True), root]
+    return []
+
+
+def _listens(process: subprocess.Popen[bytes], port: int) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return any(
+            at.status == psutil.CONN_LISTEN and at.laddr.port == port
+            for one in _tree(process)
+            for at in one.net_connections("inet")
+        )
     return False
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """TVM's own launchers leave a worker process behind when they are stopped."""
+    for one in _tree(process):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
+    process.wait(10)
