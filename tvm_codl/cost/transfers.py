@@ -54,6 +54,8 @@ class TransferCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def by_direction(self) -> TransferCost:
         """The same costs with moves told apart by direction."""
+        if not self.copy_ms_per_mb:
+            return self
         return msgspec.structs.replace(
             self,
             copy_ms_per_mb=0.0,

@@ -71,6 +71,11 @@ def axes(operator: Operator, graph: OpGraph) -> dict[str, Axis]:
     return _memory(graph).axes(operator)
 
 
+def structure(operator: Operator, graph: OpGraph) -> bytes:
+    """All of the operator but names.  Networks repeat blocks: many operators have the same."""
+    return _memory(graph).structure(operator)
+
+
 class _Memory:
     """What is asked again and again of one graph.  It holds the graph, so that no other graph gets the same ``id``."""
 
@@ -78,26 +83,23 @@ class _Memory:
         self.graph = graph
         self.needs = lru_cache(_KEPT_NEEDS)(self._needs)
         self._layouts = layouts(graph)
-        self._axes: dict[int, tuple[Operator, dict[str, Axis]]] = {}
+        self._axes: dict[tuple[bytes, str | None], dict[str, Axis]] = {}
         self._structures: dict[int, tuple[Operator, bytes]] = {}
         self._like: dict[bytes, Operator] = {}
 
     def axes(self, operator: Operator) -> dict[str, Axis]:
-        asked, by_name = self._axes.get(operator.id, (None, {}))
-        if asked is not operator:
-            by_name = _find_axes(operator, self.graph, self._layouts)
-            self._axes[operator.id] = operator, by_name
-        return by_name
+        layout = self._layouts.get(operator.outputs[0])
+        like = self.structure(operator), layout
+        if like not in self._axes:
+            self._axes[like] = _find_axes(operator, self.graph, layout)
+        return self._axes[like]
 
     def structure(self, operator: Operator) -> bytes:
-        """All of the operator that its demand depends on.  Networks repeat blocks: many operators have the same."""
         asked, structure = self._structures.get(operator.id, (None, b""))
         if asked is not operator:
-            shapes = (
-                [self.graph.tensors[id].shape for id in operator.inputs],
-                [const.shape for const in operator.consts],
-            )
-            structure = msgspec.msgpack.encode((operator.body, shapes))
+            inputs = [(tensor.shape, tensor.dtype) for tensor in map(self.graph.tensors.__getitem__, operator.inputs)]
+            consts = [(const.shape, const.dtype) for const in operator.consts]
+            structure = msgspec.msgpack.encode((operator.kind, operator.body, inputs, consts, operator.flops))
             self._structures[operator.id] = operator, structure
             self._like.setdefault(structure, operator)
         return structure
@@ -125,12 +127,12 @@ def _memory(graph: OpGraph) -> _Memory:
     return memory
 
 
-def _find_axes(operator: Operator, graph: OpGraph, tensor_layouts: dict[int, str]) -> dict[str, Axis]:
+def _find_axes(operator: Operator, graph: OpGraph, layout: str | None) -> dict[str, Axis]:
+    """``layout`` is the output's."""
     if len(operator.outputs) != 1 or len(operator.body[-1].results) != 1:
         return {}
     shape = operator.body[-1].results[0]
     anchor = anchor_of(operator.body)
-    layout = tensor_layouts.get(operator.outputs[0]) if len(shape) == 4 else None
     by_name: dict[str, Axis] = {}
     for index, extent in enumerate(shape):
         try:
@@ -141,8 +143,9 @@ def _find_axes(operator: Operator, graph: OpGraph, tensor_layouts: dict[int, str
         if need is None:
             continue
         node = operator.body[anchor]
-        # The layout is that of the output; it names the anchor's own axis only if that is the same one.
-        name = axis_names(node, node.results[0], layout if need.axis == index else None)[need.axis]
+        # The output's layout names the anchor's own axis only if that is the same one.
+        own = layout if need.axis == index and len(shape) == 4 else None
+        name = axis_names(node, node.results[0], own)[need.axis]
         if name.startswith("axis"):
             name = f"axis{index}"
         if name != "width" and name not in by_name:

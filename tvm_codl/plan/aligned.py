@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from tvm_codl.graph.opgraph import OpGraph, Shape
 from tvm_codl.graph.split import Axis, NoSplit
 from tvm_codl.plan.halo import Parts, read_parts, whole_boxes
@@ -41,6 +39,7 @@ def aligned(
     for (id, name), places in likely.items():
         reached[id] |= {Placement("split", name, at): 0 for at in places}
     result: dict[int, list[Placement]] = {}
+    known: dict[tuple[Axis, Shape, bytes, bytes], list[Placement | None]] = {}
     for operator in reversed(graph.operators):
         own = reached[operator.id]
         more = [p for p in own if any(p.over) or p.at not in cuts.get((operator.id, p.axis), ())]
@@ -59,8 +58,12 @@ def aligned(
                 if tensor not in maker:
                     continue
                 before, shape = maker[tensor], graph.tensors[tensor].shape
+                boxes = shape, parts.cpu.tobytes(), parts.gpu.tobytes()
                 for other in axes.get(before.id, {}).values():
-                    _follow(own, reached[before.id], mine, _cuts_alike(other, shape, parts), windows)
+                    asked = (other, *boxes)
+                    if asked not in known:
+                        known[asked] = _cuts_alike(other, shape, parts)
+                    _follow(own, reached[before.id], mine, known[asked], windows)
     return result
 
 
@@ -84,8 +87,9 @@ def _cuts_alike(axis: Axis, shape: Shape, read: Parts) -> list[Placement | None]
     """For each placement behind, the split along ``axis`` whose parts hold what it reads; None where there is none."""
     step, extent = axis.granule, axis.extent
     # A part covers the other axes.
-    full = (np.concatenate([read.cpu, read.gpu], axis=1) == np.tile(whole_boxes(shape, 1), (2, 1))).all(axis=2)
-    full[:, [axis.index, axis.index + len(shape)]] = True
+    whole = whole_boxes(shape, 1)
+    full = ((read.cpu == whole) & (read.gpu == whole)).all(axis=2)
+    full[:, axis.index] = True
     end, start = -(-read.cpu[:, axis.index, 1] // step) * step, read.gpu[:, axis.index, 0] // step * step
     fits = full.all(axis=1) & (end > 0) & (end < extent) & (start > 0) & (start < extent)
     splits: list[Placement | None] = []

@@ -17,7 +17,7 @@ from tvm_codl.cost.contention import Contention
 from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.graph.dtype import bytes_of
 from tvm_codl.graph.opgraph import Operator, OpGraph, Tensor
-from tvm_codl.graph.split import Axis
+from tvm_codl.graph.split import Axis, structure
 from tvm_codl.plan.candidates import Axes, Candidate
 from tvm_codl.plan.crossing import Crossing, crossing, held, needed, on_host, volumes
 from tvm_codl.plan.eliminate import Table
@@ -129,28 +129,37 @@ def build_costs(
     maker = {id: node for node, operator in enumerate(graph.operators) for id in operator.outputs}
     placed = [[candidate.placement for candidate in candidates[operator.id]] for operator in graph.operators]
     legal = [dict(axes.get(operator.id, {})) for operator in graph.operators]
-    has = {id: held(graph.tensors[id], placed[node], legal[node]) for id, node in maker.items()}
+    has: dict[int, Parts] = {}
     ends = [np.zeros(len(choices)) for choices in placed]
     moved: list[tuple[Table, Table]] = []
     stored = sum(_weights(operator) for operator in graph.operators)
     crossings: dict[tuple[int, int], Crossing] = {}
+    # Networks repeat blocks: equal operators with equal placements are looked at once, as are equal crossings.
+    known: dict[tuple[object, ...], tuple[list[Parts], list[Parts], tuple[Table, Table]]] = {}
     cache: dict[tuple[object, ...], Crossing] = {}
     readers = Counter(id for operator in graph.operators for id in set(operator.inputs))
     for node, operator in enumerate(graph.operators):
-        wanted = dict(zip(operator.inputs, needed(operator, graph, placed[node], legal[node]), strict=True))
-        read = [(graph.tensors[id], parts) for id, parts in wanted.items()]
-        written = [(graph.tensors[id], has[id]) for id in operator.outputs]
-        moved.append(_moved(operator, placed[node], legal[node], read + written, sharing.contention, stored))
+        again = map(operator.inputs.index, operator.inputs)  # an operator may read a tensor twice
+        like = structure(operator, graph), *again, *legal[node].items(), *placed[node]
+        if like not in known:
+            reads = needed(operator, graph, placed[node], legal[node])
+            makes = [held(graph.tensors[id], placed[node], legal[node]) for id in operator.outputs]
+            touched = dict(zip((*operator.inputs, *operator.outputs), (*reads, *makes), strict=True))
+            tensors = [(graph.tensors[id], parts) for id, parts in touched.items()]
+            known[like] = reads, makes, _moved(operator, placed[node], legal[node], tensors, sharing.contention, stored)
+        reads, makes, traffic = known[like]
+        wanted = dict(zip(operator.inputs, reads, strict=True))
+        has |= zip(operator.outputs, makes, strict=True)
+        moved.append(traffic)
         for id, parts in wanted.items():
             tensor = graph.tensors[id]
             if id not in maker:
                 start = crossing(tensor, on_host(tensor), parts)
                 # The inputs are there before the run starts: no waits.  Each moves once, which its readers share.
-                again = sharing.move_ms(0.0, start.to_gpu[0]) * (1 - 1 / readers[id])
-                ends[node] += sharing.bytes_ms(np.zeros(1), start.to_gpu[0], start.joined[0]) - again
+                saved = sharing.move_ms(0.0, start.to_gpu[0]) * (1 - 1 / readers[id])
+                ends[node] += sharing.bytes_ms(np.zeros(1), start.to_gpu[0], start.joined[0]) - saved
                 continue
             edge = (maker[id], node)
-            # Networks repeat blocks: compute equal crossings once.
             key = (tensor.shape, tensor.dtype, *(boxes.tobytes() for p in (has[id], parts) for boxes in (p.cpu, p.gpu)))
             crossed = cache[key] = cache.get(key) or crossing(tensor, has[id], parts)
             crossings[edge] = crossings[edge] + crossed if edge in crossings else crossed
@@ -163,8 +172,9 @@ def build_costs(
     with np.errstate(invalid="ignore"):  # inf - inf where neither processor runs it: neither part is last
         later = [np.nan_to_num(cpu - gpu, nan=0.0) for cpu, gpu in part_ends]
     edges = {}
+    rates = sharing.by_direction()
     for (a, b), c in crossings.items():
-        edges[a, b] = sharing.bytes_ms(c.to_cpu, c.to_gpu, c.joined)
+        edges[a, b] = rates.bytes_ms(c.to_cpu, c.to_gpu, c.joined)
         if b == a + 1:
             # Only the last operator's output may be waited for: older ones are there already.
             doubt = UNCERTAINTY * work[a][:, None]

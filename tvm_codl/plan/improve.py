@@ -38,7 +38,7 @@ def improve(costs: Costs, starts: Sequence[Choice], score: Score, most: int = MO
     if not np.isfinite(scores[best]):
         return best
     tried, left = dict(scores), min(most, MOST_SIMULATED_OPERATORS // len(best))
-    sides = list(_sides(costs.graph))
+    sides = list(islice(_sides(costs.graph), left))
     for start in sorted(scores, key=scores.__getitem__)[:2]:
         choice, at, moved = start, scores[start], True
         while moved and left > 0:

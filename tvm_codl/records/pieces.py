@@ -48,6 +48,7 @@ class Pieces(Sequence[Workload]):
         self.wholes: list[Workload] = [] if like is None else list(like.wholes)
         self._operators: list[Operator] = [] if like is None else list(like._operators)
         self._place: dict[int, int] = {} if like is None else dict(like._place)
+        self._alike: dict[bytes, Workload] = {}
         self._groups: list[_Group] = []
 
     def add(self, operator: Operator, axis: str = "", lo: Sequence[int] = (0,), hi: Sequence[int] = (1,)) -> None:
@@ -65,7 +66,10 @@ class Pieces(Sequence[Workload]):
         place = self._place.get(operator.id)
         if place is None:
             place = self._place[operator.id] = len(self.wholes)
-            self.wholes.append(describe(operator, self.graph))
+            like = split.structure(operator, self.graph)
+            if like not in self._alike:
+                self._alike[like] = describe(operator, self.graph)
+            self.wholes.append(self._alike[like])
             self._operators.append(operator)
         return place
 

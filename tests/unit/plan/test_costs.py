@@ -107,3 +107,16 @@ def test_an_input_of_the_network_moves_to_the_gpu_once_however_many_operators_re
     costs = build_costs(graph, on_gpu, TransferCost(0.0, 0.0, 0.0, to_gpu_ms_per_mb=1.0), {})
     megabytes = 16 * 16 * 4 * 4e-6
     assert costs.simulate((0,) * readers).total_ms == pytest.approx(readers + megabytes)
+
+
+def test_operators_that_differ_only_in_what_they_read_twice_have_costs_of_their_own() -> None:
+    """Equal operators are looked at once; a tensor that one of them reads twice still counts once."""
+    network = Network(1, 16, 16, 32)
+    twice = network.add(0, 0)
+    network.add(0, twice)
+    graph = network.graph()
+    whole = {o.id: (Candidate(PLACES[0], 1.0, 0.0), Candidate(PLACES[1], 0.0, 1.0)) for o in graph.operators}
+    size = 4.0 * 16 * 16 * 32
+    moved = build_costs(graph, whole, TransferCost(), legal(graph)).moved
+    assert [cpu.tolist() for cpu, _ in moved] == [[2 * size, 0.0], [3 * size, 0.0]]
+    assert [gpu.tolist() for _, gpu in moved] == [[0.0, 2 * size], [0.0, 3 * size]]

@@ -1,0 +1,151 @@
+"""How long it takes to plan random networks, and how near the plans are to the bound.
+
+    python benchmarks/planning_random.py [--records STORE] [--graphs 10] [--seed 0] [NAME ...]
+
+The operators are those of the zoo's networks NAME that keep their input's shape, with one input or two; their order is drawn
+anew, in five forms: any operator reads any earlier tensor, recurrences whose steps read one tensor, dense blocks in which each
+operator reads the sum of all before it, one tensor that 100 operators read, and grids.  Of each form there are ``--graphs`` of
+at most 500 operators, and one of 2,000.  Prints JSON: for each form the longest time of ``planning.py``'s two parts together,
+on one core and with nothing known of the network, and the largest gap between a plan's sum of costs and the bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from msgspec.structs import replace
+
+from benchmarks.planning import CORES, cost_model, planned
+from tvm_codl.frontend.load import load_model
+from tvm_codl.graph.opgraph import Operator, OpGraph, Shape, Tensor
+from tvm_codl.relay.pipeline import prepare
+
+NETWORKS = ("resnet18", "resnet50_v2", "mobilenet_v2", "ppocr_det", "posenet", "yolov2")
+SIZES, LARGE = (8, 500), 2000
+FAN_OUT = 100
+
+
+class Wiring:
+    """A network of one shape that grows operator by operator; each method returns the tensor that it makes."""
+
+    def __init__(self, shape: Shape, ones: Sequence[Operator], twos: Sequence[Operator], chance: random.Random) -> None:
+        self.shape, self.chance, self.drawn = shape, chance, {1: ones, 2: twos}
+        self.tensors = [Tensor(0, "x", shape, "float32")]
+        self.operators: list[Operator] = []
+
+    def read(self, *inputs: int) -> int:
+        """The tensor that an operator makes of one tensor or two."""
+        like, id, out = self.chance.choice(self.drawn[len(inputs)]), len(self.operators), len(self.tensors)
+        self.operators.append(replace(like, id=id, name=f"{like.kind}_{id}", inputs=inputs, outputs=(out,)))
+        self.tensors.append(Tensor(out, f"t{out}", self.shape, "float32"))
+        return out
+
+    def graph(self) -> OpGraph:
+        taken = {tensor for operator in self.operators for tensor in operator.inputs}
+        ends = tuple(tensor.id for tensor in self.tensors if tensor.id not in taken)
+        return OpGraph(tuple(self.tensors), tuple(self.operators), (0,), ends)
+
+
+def any_order(net: Wiring, count: int) -> None:
+    while len(net.operators) < count:
+        sources = [net.chance.randrange(len(net.tensors)) for _ in range(net.chance.choice((1, 1, 2)))]
+        net.read(*sources)
+
+
+def recurrence(net: Wiring, count: int) -> None:
+    """Steps of four gates: each reads the sequence, which stays the same tensor, and the state before it."""
+    sequence = state = net.read(0)
+    while len(net.operators) < count:
+        gates = [net.read(net.read(sequence), net.read(state)) for _ in range(4)]
+        state = net.read(net.read(gates[0], gates[1]), net.read(gates[2], gates[3]))
+
+
+def dense_block(net: Wiring, count: int) -> None:
+    made = [0]
+    while len(net.operators) < count:
+        total = made[0]
+        for one in made[1:]:
+            total = net.read(total, one)
+        made.append(net.read(total))
+        if len(made) == 32:
+            made = made[-1:]
+
+
+def fan_out(net: Wiring, count: int) -> None:
+    source = 0
+    while len(net.operators) < count:
+        made = [net.read(source) for _ in range(min(FAN_OUT, max(count // 2, 2)))]
+        source = made[0]
+        for one in made[1:]:
+            source = net.read(source, one)
+
+
+def grid(net: Wiring, count: int) -> None:
+    width = max(int(count**0.5), 2)
+    above = [net.read(0) for _ in range(width)]
+    while len(net.operators) < count:
+        left = above[0]
+        for column in range(width):
+            left = above[column] = net.read(left, above[column])
+
+
+FORMS: dict[str, Callable[[Wiring, int], None]] = {
+    "any order": any_order,
+    "recurrence": recurrence,
+    "dense block": dense_block,
+    "fan-out": fan_out,
+    "grid": grid,
+}
+
+
+def templates(names: Sequence[str]) -> dict[Shape, tuple[list[Operator], list[Operator]]]:
+    """By shape, the networks' operators that make one tensor of it, of one tensor of it or two."""
+    found: dict[Shape, tuple[list[Operator], list[Operator]]] = defaultdict(lambda: ([], []))
+    for name in names:
+        graph = prepare(load_model(f"zoo:{name}")).graph
+        for operator in graph.operators:
+            shapes = {graph.tensors[tensor].shape for tensor in (*operator.inputs, *operator.outputs)}
+            if len(shapes) == len(operator.outputs) == 1 and len(operator.inputs) in (1, 2):
+                found[shapes.pop()][len(operator.inputs) - 1].append(operator)
+    return {shape: both for shape, both in found.items() if all(both)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*", default=NETWORKS)
+    parser.add_argument("--records", type=Path)
+    parser.add_argument("--graphs", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    model, known = cost_model(given.records), templates(given.names)
+    chance, result = random.Random(given.seed), dict[str, Any]()
+    for form, grow in FORMS.items():
+        rows = []
+        for count in [*(chance.randint(*SIZES) for _ in range(given.graphs)), LARGE]:
+            shape = chance.choice(sorted(known))
+            net = Wiring(shape, *known[shape], chance)
+            grow(net, count)
+            print(f"{form}, {len(net.operators)} operators of shape {shape}", file=sys.stderr)
+            rows.append({"shape": shape, **planned(net.graph(), model, 1)})
+        small = [row for row in rows if row["operators"] < LARGE]
+        result[form] = {
+            "slowest_s": max(row["first_s"] for row in small),
+            "slowest_2000_s": max(row["first_s"] for row in rows if row["operators"] >= LARGE),
+            "largest_gap": max(row["gap"] for row in rows),
+            "exact": sum(row["exact"] for row in rows),
+            "graphs": rows,
+        }
+    print(json.dumps({"forms": result, "shapes": sorted(known), "cores": CORES}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
