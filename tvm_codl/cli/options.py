@@ -258,14 +258,12 @@ def read_network(source: str, shape: tuple[tuple[str, tuple[int, ...]], ...]) ->
 
 
 def read_operators(source: str, shape: tuple[tuple[str, tuple[int, ...]], ...]) -> Prepared:
-    """As :func:`read_network`, for a command that asks for the operators first and may need nothing else: a network that
-    is known is imported when the command asks for more."""
+    """As :func:`read_network`, for a command that may need the operators alone: a network that is known is imported when
+    the command asks for more."""
     from tvm_codl.measure.known_network import KnownNetwork
-    from tvm_codl.relay.prepared import LatePrepared
 
-    known = KnownNetwork(source, dict(shape)).read()
     load = functools.partial(read_network, source, shape)
-    return load() if known is None else LatePrepared(*known, load)
+    return KnownNetwork(source, dict(shape)).read(load) or load()
 
 
 def named_plan(name: str, prepared: Prepared) -> Plan:

@@ -196,7 +196,7 @@ def bench(
     :class:`UserError` for a plan whose settings the phone cannot do.
     """
     log, until = context.log, time.monotonic() + limit_s
-    others = open_peers(prepared.model, prepared.model.sample_inputs(), log) if peers else {}
+    others = open_peers(prepared.model, prepared.samples, log) if peers else {}
     if plan is None:
         plan = make_plan(prepared, context, budget_s, limit_s=PLANNING * limit_s, again=again)
         plan_path = str(write_plan(plan, plan_path))
@@ -209,7 +209,7 @@ def bench(
     plans: dict[str, Plan] = {on: uniform_plan(prepared.graph, on, prepared.name) for on in singles}
     plans, modules = open_runnable(prepared, {**plans, "coexec": plan}, context)
     plan, paths = plans["coexec"], libraries_for(prepared, plans, context.tools, log)
-    inputs = prepared.model.sample_inputs()
+    inputs = prepared.samples
     wanted = reference_outputs(prepared.model, inputs)
     allowed = {"coexec": FLOAT16_TOLERANCE} if plan.settings.gpu_float == "float16" else {}
     quanta = prepared.model.quanta

@@ -1,33 +1,42 @@
-"""Known networks: the operators of a network that was imported before and whose file was not touched since.
+"""Known networks: what was read of a network that was imported before and whose file was not touched since.
 
-Importing takes seconds, and a question about a plan needs the operators only.
+Importing takes seconds.  A question about a plan needs the operators only, and to run a plan's library again sample inputs.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
+import numpy as np
 
 from tvm_codl.frontend.located import locate
 from tvm_codl.graph.opgraph import OpGraph, Shape
 from tvm_codl.paths import cache_dir
-from tvm_codl.relay.prepared import Prepared
+from tvm_codl.relay.prepared import LatePrepared, Prepared
 from tvm_codl.sources import code_digest, tvm_version
 
 #: A file that changed later may change again with the same time stamp.
 SETTLED_S = 2.0
 
 
+class _Sample(msgspec.Struct, frozen=True):
+    dtype: str
+    shape: Shape
+    data: bytes
+
+
 class _Kept(msgspec.Struct, frozen=True):
     name: str
     graph: OpGraph
+    digest: str
+    samples: dict[str, _Sample]
 
 
 class KnownNetwork:
-    """Where the operators of ``source`` are kept; ``shapes`` as for :func:`~tvm_codl.frontend.load.load_model`, which
+    """Where what was read of ``source`` is kept; ``shapes`` as for :func:`~tvm_codl.frontend.load.load_model`, which
     says what is raised for a source that is none."""
 
     def __init__(self, source: str, shapes: Mapping[str, Shape]) -> None:
@@ -41,23 +50,29 @@ class KnownNetwork:
             self._changed = max(stat.st_mtime, stat.st_ctime)
             which = (found.path.resolve(), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
             digest.update(str(which).encode())
-        self._file = cache_dir() / "networks" / f"{digest.hexdigest()[:32]}.json"
+        self._file = cache_dir() / "networks" / f"{digest.hexdigest()[:32]}.msgpack"
 
-    def read(self) -> tuple[str, OpGraph] | None:
-        """Its name and its operators; None for one that is not known."""
+    def read(self, load: Callable[[], Prepared]) -> Prepared | None:
+        """The network, which ``load`` imports where more of it is asked for; None for one that is not known."""
         try:
-            kept = msgspec.json.decode(self._file.read_bytes(), type=_Kept)
-        except (OSError, msgspec.DecodeError):
+            kept = msgspec.msgpack.decode(self._file.read_bytes(), type=_Kept)
+            samples = {
+                name: np.frombuffer(each.data, each.dtype).reshape(each.shape) for name, each in kept.samples.items()
+            }
+        except (OSError, msgspec.DecodeError, ValueError, TypeError):
             return None
-        return kept.name, kept.graph
+        return LatePrepared(kept.name, kept.graph, kept.digest, samples, load)
 
     def keep(self, prepared: Prepared) -> None:
-        """Keeps the operators of a network whose import was checked."""
-        if time.time() - self._changed < SETTLED_S:
+        """Keeps what was read of a network whose import was checked."""
+        if time.time() - self._changed < SETTLED_S or self._file.exists():
             return
-        kept = _Kept(prepared.name, prepared.graph)
-        text = msgspec.json.encode(kept)
-        if self._file.exists() or msgspec.json.decode(text, type=_Kept) != kept:
+        samples = {
+            name: _Sample(str(value.dtype), value.shape, value.tobytes()) for name, value in prepared.samples.items()
+        }
+        kept = _Kept(prepared.name, prepared.graph, prepared.digest, samples)
+        packed = msgspec.msgpack.encode(kept)
+        if msgspec.msgpack.decode(packed, type=_Kept) != kept:
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        self._file.write_bytes(text)  # half a file is none: read() decodes it
+        self._file.write_bytes(packed)  # half a file is none: read() decodes it

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import tvm
 
 from tvm_codl.build.elf import check_library
@@ -138,10 +137,7 @@ def libraries_for(
 
     Equal placements have one library.  ``ready`` gets each plan's name and library, while others are being built.
     """
-    common = hashlib.sha256(msgspec.json.encode(prepared.graph) + tools.build_id.encode())
-    common.update(msgspec.json.encode(prepared.model.outputs))
-    for key, value in prepared.weights.items():
-        common.update(key.encode() + np.ascontiguousarray(value).tobytes())
+    common = hashlib.sha256(prepared.digest.encode() + tools.build_id.encode())
     paths = {}
     for name, plan in plans.items():
         digest = common.copy()

@@ -23,7 +23,7 @@ from tvm_codl.measure.fitting import fit_once, pose_problem
 from tvm_codl.measure.learning import learn
 from tvm_codl.measure.plan_libraries import build_adaptive_library, open_library
 from tvm_codl.measure.time_limit import TimeOver, time_limit
-from tvm_codl.measure.validation import validate
+from tvm_codl.measure.validation import AGAIN_SECONDS, validate
 from tvm_codl.plan.adaptive import StatePlan, adaptive_plans
 from tvm_codl.plan.calibration import processor_of
 from tvm_codl.plan.energy import Energy
@@ -61,7 +61,7 @@ def make_plan(
     try:
         with time_limit(limit_s):
             if before is not None:
-                return validate(prepared, before.problem, before.split, context, found=told, again=True)
+                return validate(prepared, before.problem, before.split, context, AGAIN_SECONDS, told, again=True)
             guided, problem = learn(prepared, context, Budget(seconds=budget_s), found=found.append)
             if not check:
                 return guided.plan
@@ -146,7 +146,7 @@ def validate_adaptive(prepared: Prepared, plans: Sequence[StatePlan], context: C
         racing = [plans[i] for i in candidates]
         build_adaptive_library(prepared, racing, context.profile, context.tools, path, context.log)
         module = open_library(path, context.phone)
-        module.run(prepared.model.sample_inputs())
+        module.run(prepared.samples)
         samples = time_when_busy(module, context.phone, range(len(candidates)))
     medians = {place: float(np.median(samples[number])) for number, place in enumerate(candidates)}
     for place, ms in medians.items():

@@ -136,7 +136,7 @@ def _measure(
     modules = {name: open_plans(prepared, {"": plans[name]}, context)[""] for name, prepared in networks.items()}
     relative = {}
     for name, module in modules.items():
-        inputs = networks[name].model.sample_inputs()
+        inputs = networks[name].samples
         wanted = reference_outputs(networks[name].model, inputs)
         _, relative[name] = check_answer(name, module, inputs, wanted, quanta=networks[name].model.quanta)
     calm_down()

@@ -32,7 +32,7 @@ class SettingLibraries:
     """
 
     def __init__(self, prepared: Prepared, plan: Plan, context: Context) -> None:
-        self.inputs = prepared.model.sample_inputs()
+        self.inputs = prepared.samples
         self.offers = offered(context.profile, plan)
         self.modules: dict[str, CoModule] = {}
         self._prepared, self._plan, self._context = prepared, plan, context

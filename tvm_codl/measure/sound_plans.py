@@ -35,7 +35,7 @@ class Soundness:
     def __init__(self, prepared: Prepared, context: Context) -> None:
         self.prepared, self.context = prepared, context
         self.known = CheckedKernels(context.profile)
-        self.inputs = prepared.model.sample_inputs()
+        self.inputs = prepared.samples
         self._wanted: list[np.ndarray] | None = None
 
     def fault(self, plan: Plan, module: CoModule) -> Fault | None:

@@ -34,6 +34,8 @@ Samples = dict[str, list[float]]
 
 #: Seconds for all rounds of one network, beyond the fewest that say anything.
 SECONDS = 5.0
+#: The same where these plans ran before, while other work had the cores.
+AGAIN_SECONDS = 2.0
 #: Rounds of the stages, the fewest and the most; the last stage is repeated while the order is unsure.  The most are
 #: enough for a network of a millisecond to run longer than a short disturbance of the machine.
 FEWEST, MOST = (2, 2, 4), (15, 25, 40)
@@ -80,7 +82,7 @@ def validate(
     for on in PROCESSORS:
         if on not in singles:
             log(f"not tried on the {on} alone, which does not run every operator")
-    plans, modules, inputs = dict[str, Plan](), dict[str, CoModule](), prepared.model.sample_inputs()
+    plans, modules, inputs = dict[str, Plan](), dict[str, CoModule](), prepared.samples
 
     def add(wanted: Mapping[str, Plan]) -> None:
         # The first run compiles the GPU's kernels, which takes longer than to build a library.
@@ -101,7 +103,8 @@ def validate(
     if more := shortlist[known:]:
         log(f"and {origins(more)}")
         add({each.origin: each.plan for each in more})
-    calm_down()
+    if not again:  # something was compiled
+        calm_down()
     predicted = {name: plan.predicted_ms for name, plan in plans.items()}
     racing, soundness = race(modules, patience_s=seconds / 2, usual=context.usual_work), Soundness(prepared, context)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from tvm_codl.graph.opgraph import OpGraph
@@ -31,13 +34,28 @@ class Prepared:
     def name(self) -> str:
         return self.model.name
 
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of all that its libraries follow from: operators, weights and the outputs' names."""
+        digest = hashlib.sha256(msgspec.json.encode((self.graph, self.model.outputs)))
+        for key, value in self.weights.items():
+            digest.update(key.encode() + np.ascontiguousarray(value).tobytes())
+        return digest.hexdigest()
+
+    @functools.cached_property
+    def samples(self) -> dict[str, np.ndarray]:
+        """:meth:`.LoadedModel.sample_inputs`."""
+        return self.model.sample_inputs()
+
 
 class LatePrepared(Prepared):
-    """A network of which name and operators are known.  It is imported when something else of it is asked for."""
+    """A network of which it is known what its libraries follow from.  It is imported when something else of it is asked for."""
 
-    def __init__(self, name: str, graph: OpGraph, load: Callable[[], Prepared]) -> None:
-        known = {"_name": name, "graph": graph, "axes": {o.id: axes(o, graph) for o in graph.operators}, "_load": load}
-        self.__dict__.update(known)
+    def __init__(
+        self, name: str, graph: OpGraph, digest: str, samples: dict[str, np.ndarray], load: Callable[[], Prepared]
+    ) -> None:
+        self.__dict__.update(_name=name, graph=graph, digest=digest, samples=samples, _load=load)
+        self.__dict__["axes"] = {o.id: axes(o, graph) for o in graph.operators}
 
     @property
     def name(self) -> str:
