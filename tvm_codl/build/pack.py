@@ -56,15 +56,22 @@ def _evaluate(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
     return tvm.IRModule.from_expr(pattern.rewrite(_Evaluate(), mod["main"]))
 
 
-#: Until weights have the layouts that kernels read.
-PACK = tvm.transform.Sequential(
-    [
-        relay.qnn.transform.CanonicalizeOps(),
-        relay.transform.Legalize(),
-        relay.transform.SimplifyInference(),
-        relay.transform.FlattenAtrousConv(),
-        _evaluate,  # Winograd's weights are made of constants
-        relay.transform.AlterOpLayout(),
-        _evaluate,
-    ]
-)
+@tvm.transform.module_pass(opt_level=0, name="PackWeights")
+def PACK(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+    """Gives weights the layouts that kernels read.  ``@main`` is simplified already.
+
+    Each stock pass infers all types anew, some three times, so those that would find nothing are left out.
+    """
+    operators = relay.analysis.list_op_freqs(mod)
+    quantised = [relay.qnn.transform.CanonicalizeOps()] if any(name.startswith("qnn.") for name in operators) else []
+    dilated = [relay.transform.FlattenAtrousConv()] if "nn.space_to_batch_nd" in operators else []
+    return tvm.transform.Sequential(
+        [
+            *quantised,
+            relay.transform.Legalize(),
+            *dilated,
+            _evaluate,  # Winograd's weights are made of constants
+            relay.transform.AlterOpLayout(),
+            _evaluate,
+        ]
+    )(mod)

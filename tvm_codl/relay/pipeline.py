@@ -36,8 +36,9 @@ from tvm_codl.relay.spans import keeping_spans
 from tvm_codl.relay.stored_integers import MoveDequantise, StoreFromZero
 from tvm_codl.relay.transposed import ScaleTransposed, TransposedAsConvolution
 
-#: LLVM 22 rejects the debug information of vectors that TVM's common-subexpression elimination makes.
-CONFIG = {"tir.disable_cse_tir": True}
+#: LLVM 22 rejects the debug information of vectors that TVM's common-subexpression elimination makes.  Kernels that check their
+#: arguments take longer to compile.
+CONFIG = {"tir.disable_cse_tir": True, "tir.disable_assert": True}
 
 #: 1. Constant scales (batch normalisation) go into the weights before them, biases become one addition.  Still in the
 #: file's layout.  ``ForwardFoldScaleAxis`` is left out: it also moves computed scales (squeeze-and-excitation) into the
