@@ -46,19 +46,21 @@ def tensor_type(kind: relay.Type) -> tuple[tuple[int, ...], str]:
     """Shape and type of a tensor.  Raises UserError where the shape is not static."""
     if not isinstance(kind, relay.TensorType):
         raise UserError(f"the network passes a {type(kind).__name__} between operators, not a tensor")
-    if not all(isinstance(extent, tvm.tir.IntImm) for extent in kind.shape):
+    extents = list(kind.shape)  # once: each look at an extent is a call of TVM
+    if not all(isinstance(extent, tvm.tir.IntImm) for extent in extents):
         raise UserError(
             "the network has a tensor whose shape is not known before it runs",
             f"shape {kind.shape}",
             "give the input shapes with --shape; leave out what selects by values (NonMaxSuppression)",
         )
-    if any(int(extent) == 0 for extent in kind.shape):
+    shape = tuple(map(int, extents))
+    if 0 in shape:
         raise UserError(
             "the network has a tensor without elements",
             f"shape {kind.shape}",
             "give the input other shapes with --shape, or export the model without what is empty",
         )
-    return tuple(int(extent) for extent in kind.shape), str(kind.dtype)
+    return shape, str(kind.dtype)
 
 
 def is_call(expr: relay.Expr, *names: str) -> bool:
