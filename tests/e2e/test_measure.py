@@ -11,6 +11,8 @@ import pytest
 import tvm_codl as codl
 from tvm_codl.cli.main import run
 from tvm_codl.cli.output import elapsed_s
+from tvm_codl.frontend import load
+from tvm_codl.measure import known_network
 from tvm_codl.measure.interleave import Race
 from tvm_codl.records.store import RecordStore
 from tvm_codl.relay.pipeline import prepare
@@ -81,9 +83,11 @@ def test_plans_of_a_disturbed_race_run_again(
     store = tmp_path / "records.sqlite"
     words = ["plan", "zoo:small", "--records", str(store), "-o", str(tmp_path / "plan.json"), "--budget", "1"]
     said, pieces, calm = [], [], []
+    monkeypatch.setattr(known_network, "SETTLED_S", 0.0)
     for disturbed in (True, True, False, True):
         monkeypatch.setattr(Race, "disturbed", disturbed)
         assert run(words) == 0
+        monkeypatch.setattr(load, "load_model", None)  # it is not imported again
         said.append(capsys.readouterr().err)
         with RecordStore(store) as opened:
             pieces.append(len(opened))

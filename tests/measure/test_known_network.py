@@ -15,7 +15,7 @@ from tvm_codl.frontend.zoo import entry
 from tvm_codl.measure import known_network
 from tvm_codl.measure.known_network import KnownNetwork
 from tvm_codl.relay.pipeline import prepare
-from tvm_codl.relay.prepared import LatePrepared, Prepared
+from tvm_codl.relay.prepared import Known, LatePrepared, Prepared
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +45,9 @@ def test_a_kept_network_is_known_until_its_file_changes(copy: Path, small: Prepa
     assert known.samples.keys() == small.samples.keys()
     for name, value in known.samples.items():
         np.testing.assert_array_equal(value, small.samples[name], strict=True)
+    for value, answer in zip(known.answers, small.answers, strict=True):
+        np.testing.assert_array_equal(value, answer, strict=True)
+    assert known.quanta == small.quanta
     assert KnownNetwork(str(copy), {"x": (1, 3, 8, 8)}).read(no_import) is None
     with copy.open("ab") as file:
         file.write(b"\0")
@@ -79,8 +82,9 @@ def test_a_known_network_is_imported_when_more_is_asked_for(small: Prepared) -> 
         imports.append(1)
         return small
 
-    late = LatePrepared("small", small.graph, small.digest, small.samples, load)
-    assert (late.name, late.axes, late.digest, late.samples) == ("small", small.axes, small.digest, small.samples)
+    late = LatePrepared(Known("small", small.graph, small.digest, small.samples, small.answers, (0.5,)), load)
+    assert (late.name, late.axes, late.digest, late.quanta) == ("small", small.axes, small.digest, (0.5,))
+    assert late.samples is small.samples and late.answers is small.answers
     assert imports == []
     assert late.weights is small.weights and late.module is small.module and late.model is small.model
     assert imports == [1] and not hasattr(late, "anything")

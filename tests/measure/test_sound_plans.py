@@ -120,7 +120,7 @@ class Bench:
         made = Network(1, 8, 8, 16)
         made.conv(made.conv(made.conv(0, 8), 24), 8)
         self.graph, self.said, self.built = made.graph(), list[str](), 0
-        model = SimpleNamespace(name="net", sample_inputs=dict, quanta=())
+        model = SimpleNamespace(name="net", sample_inputs=dict, quanta=(), sample_answers=RIGHT)
         prepared = Prepared(model, self.graph, {}, None, legal(self.graph))  # type: ignore[arg-type]
         self.store = RecordStore(folder / "records.sqlite")
         phone = SimpleNamespace(profile=PROFILE)
@@ -142,7 +142,6 @@ class Bench:
             "libraries_for": libraries_for,
             "open_library": open_library,
             "kernels_of": lambda path: frozenset(path.stem.split("-")),
-            "reference_outputs": lambda *_: RIGHT,
             "CheckedKernels": lambda profile: CheckedKernels(profile, folder / "answers"),
         }.items():
             monkeypatch.setattr(sound_plans, name, double)

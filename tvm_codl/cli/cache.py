@@ -17,7 +17,7 @@ MADE_AGAIN = {
     "compiled": "kernels, one file each, and regions of plans",
     "libraries": "linked libraries of plans and measurements",
     "models": "cost models that were fitted to records",
-    "networks": "operators and sample inputs of networks that were imported",
+    "networks": "operators, sample inputs and answers of networks that were imported",
     "kernels": "PoCL's compiled OpenCL programs",
 }
 

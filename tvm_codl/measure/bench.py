@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 
 from tvm_codl.errors import UserError
-from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.graph.footprint import touched_bytes
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.measure.answers import FLOAT16_TOLERANCE, TOLERANCE, check_answer
@@ -210,11 +209,10 @@ def bench(
     plans, modules = open_runnable(prepared, {**plans, "coexec": plan}, context)
     plan, paths = plans["coexec"], libraries_for(prepared, plans, context.tools, log)
     inputs = prepared.samples
-    wanted = reference_outputs(prepared.model, inputs)
     allowed = {"coexec": FLOAT16_TOLERANCE} if plan.settings.gpu_float == "float16" else {}
-    quanta = prepared.model.quanta
     errors = [
-        check_answer(n, module, inputs, wanted, allowed.get(n, TOLERANCE), quanta) for n, module in modules.items()
+        check_answer(n, module, inputs, prepared.answers, allowed.get(n, TOLERANCE), prepared.quanta)
+        for n, module in modules.items()
     ]
     operators.measure()
     calm_down()

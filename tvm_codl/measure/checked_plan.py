@@ -70,7 +70,7 @@ def check_plan(prepared: Prepared, plan: Plan | Path, context: Context, inputs: 
         module = open_plans(prepared, {"": plan}, context)[""]
     answer = module.run(inputs)
     allowed = FLOAT16_TOLERANCE if plan.settings.gpu_float == "float16" else TOLERANCE
-    error = answer_errors(answer, reference_outputs(prepared.model, inputs), prepared.model.quanta)[1]
+    error = answer_errors(answer, reference_outputs(prepared.model, inputs), prepared.quanta)[1]
     return PlanCheck(error, allowed, _operator_errors(prepared, plan, context, inputs))
 
 

@@ -1,6 +1,7 @@
 """Known networks: what was read of a network that was imported before and whose file was not touched since.
 
-Importing takes seconds.  A question about a plan needs the operators only, and to run a plan's library again sample inputs.
+Importing takes seconds.  A question about a plan needs the operators only; to run its library again takes sample inputs, and
+the reference's answers to them.
 """
 
 from __future__ import annotations
@@ -15,24 +16,38 @@ import numpy as np
 from tvm_codl.frontend.located import locate
 from tvm_codl.graph.opgraph import OpGraph, Shape
 from tvm_codl.paths import cache_dir
-from tvm_codl.relay.prepared import LatePrepared, Prepared
+from tvm_codl.relay.prepared import Known, LatePrepared, Prepared
 from tvm_codl.sources import code_digest, tvm_version
 
 #: A file that changed later may change again with the same time stamp.
 SETTLED_S = 2.0
 
 
-class _Sample(msgspec.Struct, frozen=True):
+class _Array(msgspec.Struct, frozen=True):
     dtype: str
     shape: Shape
     data: bytes
+
+    @classmethod
+    def of(cls, value: np.ndarray) -> _Array:
+        return cls(str(value.dtype), value.shape, value.tobytes())
+
+    def value(self) -> np.ndarray:
+        return np.frombuffer(self.data, self.dtype).reshape(self.shape)
 
 
 class _Kept(msgspec.Struct, frozen=True):
     name: str
     graph: OpGraph
     digest: str
-    samples: dict[str, _Sample]
+    samples: dict[str, _Array]
+    answers: list[_Array]
+    quanta: tuple[float, ...]
+
+    def known(self) -> Known:
+        samples = {name: array.value() for name, array in self.samples.items()}
+        answers = [array.value() for array in self.answers]
+        return Known(self.name, self.graph, self.digest, samples, answers, self.quanta)
 
 
 class KnownNetwork:
@@ -55,22 +70,18 @@ class KnownNetwork:
     def read(self, load: Callable[[], Prepared]) -> Prepared | None:
         """The network, which ``load`` imports where more of it is asked for; None for one that is not known."""
         try:
-            kept = msgspec.msgpack.decode(self._file.read_bytes(), type=_Kept)
-            samples = {
-                name: np.frombuffer(each.data, each.dtype).reshape(each.shape) for name, each in kept.samples.items()
-            }
+            kept = msgspec.msgpack.decode(self._file.read_bytes(), type=_Kept).known()
         except (OSError, msgspec.DecodeError, ValueError, TypeError):
             return None
-        return LatePrepared(kept.name, kept.graph, kept.digest, samples, load)
+        return LatePrepared(kept, load)
 
     def keep(self, prepared: Prepared) -> None:
         """Keeps what was read of a network whose import was checked."""
         if time.time() - self._changed < SETTLED_S or self._file.exists():
             return
-        samples = {
-            name: _Sample(str(value.dtype), value.shape, value.tobytes()) for name, value in prepared.samples.items()
-        }
-        kept = _Kept(prepared.name, prepared.graph, prepared.digest, samples)
+        samples = {name: _Array.of(value) for name, value in prepared.samples.items()}
+        answers = [_Array.of(value) for value in prepared.answers]
+        kept = _Kept(prepared.name, prepared.graph, prepared.digest, samples, answers, prepared.quanta)
         packed = msgspec.msgpack.encode(kept)
         if msgspec.msgpack.decode(packed, type=_Kept) != kept:
             return

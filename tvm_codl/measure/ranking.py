@@ -13,7 +13,6 @@ import numpy as np
 from tvm_codl.cost.model import CostModel
 from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UsageError
-from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.graph.opgraph import OpGraph
 from tvm_codl.measure.answers import check_answer
 from tvm_codl.measure.budget import USUAL_S
@@ -136,9 +135,8 @@ def _measure(
     modules = {name: open_plans(prepared, {"": plans[name]}, context)[""] for name, prepared in networks.items()}
     relative = {}
     for name, module in modules.items():
-        inputs = networks[name].samples
-        wanted = reference_outputs(networks[name].model, inputs)
-        _, relative[name] = check_answer(name, module, inputs, wanted, quanta=networks[name].model.quanta)
+        own = networks[name]
+        _, relative[name] = check_answer(name, module, own.samples, own.answers, quanta=own.quanta)
     calm_down()
     context.log(f"running {repeat} rounds of {len(modules)} models")
     racing = race(modules, usual=context.usual_work)

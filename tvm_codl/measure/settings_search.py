@@ -54,7 +54,7 @@ class SettingLibraries:
         """Whether the library of these settings runs on the phone, with an answer that is as near as ``bound``."""
         try:
             module = self._open(settings)
-            error = answer_errors(module.run(self.inputs), wanted, self._prepared.model.quanta)[1]
+            error = answer_errors(module.run(self.inputs), wanted, self._prepared.quanta)[1]
         except (UserError, tvm.error.TVMError) as failure:
             self._context.log(f"{settings.words()} is not offered: {str(failure).strip().splitlines()[-1][:200]}")
             return False

@@ -10,11 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
 from msgspec.structs import replace
 
 from tvm_codl.errors import UserError
-from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.measure.answers import FLOAT16_TOLERANCE, TOLERANCE, find_fault
 from tvm_codl.measure.checked_kernels import CheckedKernels, Fault
 from tvm_codl.measure.context import Context
@@ -35,8 +33,6 @@ class Soundness:
     def __init__(self, prepared: Prepared, context: Context) -> None:
         self.prepared, self.context = prepared, context
         self.known = CheckedKernels(context.profile)
-        self.inputs = prepared.samples
-        self._wanted: list[np.ndarray] | None = None
 
     def fault(self, plan: Plan, module: CoModule) -> Fault | None:
         """What is wrong with a plan's answers, found now or before; None where they are right.  ``module`` is its library."""
@@ -60,10 +56,8 @@ class Soundness:
         return libraries_for(self.prepared, {"": plan}, self.context.tools, self.context.log)[""]
 
     def _found(self, plan: Plan, module: CoModule) -> Fault | None:
-        if self._wanted is None:
-            self._wanted = reference_outputs(self.prepared.model, self.inputs)
         tolerance = FLOAT16_TOLERANCE if plan.settings.gpu_float == "float16" else TOLERANCE
-        return find_fault(module, self.inputs, self._wanted, tolerance, self.prepared.model.quanta)
+        return find_fault(module, self.prepared.samples, self.prepared.answers, tolerance, self.prepared.quanta)
 
     def _blame(self, plan: Plan, on_gpu: Sequence[int]) -> None:
         """Records the fault for the operator's piece on the GPU, so that no plan puts it there again."""

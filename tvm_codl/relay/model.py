@@ -40,6 +40,11 @@ class LoadedModel:
         """For each output how finely it is rounded (:func:`.quanta_of`); empty for a network that is not quantised."""
         return quanta_of(self.module)
 
+    @functools.cached_property
+    def sample_answers(self) -> list[np.ndarray]:
+        """The reference's outputs on :meth:`sample_inputs`."""
+        return self.reference(self.sample_inputs())
+
     def sample_inputs(self, seed: int = 0) -> dict[str, np.ndarray]:
         """One value for each input: the network's own sample if it has one, else random by ``seed`` (standard normal for
         floats, any value for integers of eight bits, which stand for numbers, zeros and ones for others)."""

@@ -47,19 +47,44 @@ class Prepared:
         """:meth:`.LoadedModel.sample_inputs`."""
         return self.model.sample_inputs()
 
+    @functools.cached_property
+    def answers(self) -> list[np.ndarray]:
+        """:attr:`.LoadedModel.sample_answers`."""
+        return self.model.sample_answers
+
+    @property
+    def quanta(self) -> tuple[float, ...]:
+        """:attr:`.LoadedModel.quanta`."""
+        return self.model.quanta
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a plan's libraries follow from, and what checks their answers: the fields of :class:`Prepared` of these names."""
+
+    name: str
+    graph: OpGraph
+    digest: str
+    samples: dict[str, np.ndarray]
+    answers: list[np.ndarray]
+    quanta: tuple[float, ...]
+
 
 class LatePrepared(Prepared):
-    """A network of which it is known what its libraries follow from.  It is imported when something else of it is asked for."""
+    """A network of which so much is known.  It is imported when something else of it is asked for."""
 
-    def __init__(
-        self, name: str, graph: OpGraph, digest: str, samples: dict[str, np.ndarray], load: Callable[[], Prepared]
-    ) -> None:
-        self.__dict__.update(_name=name, graph=graph, digest=digest, samples=samples, _load=load)
-        self.__dict__["axes"] = {o.id: axes(o, graph) for o in graph.operators}
+    def __init__(self, known: Known, load: Callable[[], Prepared]) -> None:
+        own_axes = {o.id: axes(o, known.graph) for o in known.graph.operators}
+        self.__dict__.update(_known=known, _load=load, axes=own_axes, graph=known.graph, digest=known.digest)
+        self.__dict__.update(samples=known.samples, answers=known.answers)
+
+    @property
+    def quanta(self) -> tuple[float, ...]:
+        return self._known.quanta
 
     @property
     def name(self) -> str:
-        return str(self._name)
+        return str(self._known.name)
 
     def __getattr__(self, name: str) -> Any:
         """Only of what is not there."""
