@@ -5,7 +5,7 @@
 The operators are those of the zoo's networks NAME that keep their input's shape, with one input or two; their order is drawn
 anew, in five forms: any operator reads any earlier tensor, recurrences whose steps read one tensor, dense blocks in which each
 operator reads the sum of all before it, one tensor that 100 operators read, and grids.  Of each form there are ``--graphs`` of
-at most 500 operators, and one of 2,000.  Prints JSON: for each form the longest time of ``planning.py``'s two parts together,
+8 to 500 operators, and one of 2,000; dense blocks, recurrences and grids end with a whole step.  Prints JSON: for each form the longest time of ``planning.py``'s two parts together,
 on one core and with nothing known of the network, and the largest gap between a plan's sum of costs and the bound.
 """
 
@@ -83,7 +83,8 @@ def dense_block(net: Wiring, count: int) -> None:
 def fan_out(net: Wiring, count: int) -> None:
     source = 0
     while len(net.operators) < count:
-        made = [net.read(source) for _ in range(min(FAN_OUT, max(count // 2, 2)))]
+        left = count - len(net.operators)
+        made = [net.read(source) for _ in range(min(FAN_OUT, left // 2 + 1))]
         source = made[0]
         for one in made[1:]:
             source = net.read(source, one)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.unit.plan.networks import convolutions
+from tvm_codl.measure import validation
 from tvm_codl.measure.interleave import RUNS
 from tvm_codl.measure.validation import (
     FEWEST,
@@ -24,6 +30,9 @@ from tvm_codl.measure.validation import (
     leaders,
     safest,
 )
+from tvm_codl.plan.calibration import Calibration
+from tvm_codl.plan.candidates import PROCESSORS
+from tvm_codl.plan.plan import uniform_plan
 
 SINGLES = ("cpu", "gpu")
 
@@ -192,3 +201,17 @@ def test_an_order_is_unsure_where_the_rounds_disagree() -> None:
     # What slows a whole round down says nothing of the order.
     slowed = [1.0, 3.0, 1.0, 2.0, 1.0, 1.5]
     assert not is_unsure([[10 * s for s in slowed], [10.5 * s for s in slowed]])
+
+
+@pytest.mark.parametrize("disturbed", [False, True])
+def test_only_calm_runs_of_each_processor_say_that_its_costs_are_others(
+    disturbed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In four disturbed races the plan by such costs was never the fastest, and to build it took a tenth of the command."""
+    racing = SimpleNamespace(run=lambda rounds: {"cpu": [6.0] * rounds, "gpu": [4.0] * rounds}, disturbed=disturbed)
+    monkeypatch.setattr(validation, "race", lambda modules, **_: racing)
+    graph = convolutions(2)
+    singles = {on: msgspec.structs.replace(uniform_plan(graph, on, "net"), predicted_ms=4.0) for on in PROCESSORS}
+    context: Any = SimpleNamespace(usual_work={})
+    found = validation.run_alone(singles, dict.fromkeys(PROCESSORS), context)  # type: ignore[arg-type]
+    assert found == (Calibration() if disturbed else Calibration(cpu=1.5))

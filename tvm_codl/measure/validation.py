@@ -99,7 +99,7 @@ def validate(
     add({**singles, **{each.origin: each.plan for each in shortlist}})
     known = len(shortlist)
     if not again:
-        shortlist = add_plan_of_runs(problem, shortlist, _run_alone(singles, modules, context))
+        shortlist = add_plan_of_runs(problem, shortlist, run_alone(singles, modules, context))
     if more := shortlist[known:]:
         log(f"and {origins(more)}")
         add({each.origin: each.plan for each in more})
@@ -154,12 +154,16 @@ def validate(
     return msgspec.structs.replace(chosen, operators=operators)
 
 
-def _run_alone(singles: Mapping[str, Plan], modules: Mapping[str, CoModule], context: Context) -> Calibration:
-    """By how much longer than predicted each processor takes for the whole network at the moment."""
+def run_alone(singles: Mapping[str, Plan], modules: Mapping[str, CoModule], context: Context) -> Calibration:
+    """By how much longer than predicted each processor takes for the whole network at the moment; not at all where other
+    work had the cores, which may have hit one of them alone."""
     if len(singles) < len(PROCESSORS):
         return Calibration()
     alone = {on: modules[on] for on in singles}
-    times = race(alone, patience_s=ALONE_PATIENCE_S, usual=context.usual_work).run(FEWEST[-1])
+    racing = race(alone, patience_s=ALONE_PATIENCE_S, usual=context.usual_work)
+    times = racing.run(FEWEST[-1])
+    if racing.disturbed:
+        return Calibration()
     return calibrate_alone(singles, _quantiles(times, PROCESSORS))
 
 
