@@ -5,8 +5,10 @@
 The operators are those of the zoo's networks NAME that keep their input's shape, with one input or two; their order is drawn
 anew, in five forms: any operator reads any earlier tensor, recurrences whose steps read one tensor, dense blocks in which each
 operator reads the sum of all before it, one tensor that 100 operators read, and grids.  Of each form there are ``--graphs`` of
-8 to 500 operators, and one of 2,000; dense blocks, recurrences and grids end with a whole step.  Prints JSON: for each form the longest time of ``planning.py``'s two parts together,
-on one core and with nothing known of the network, and the largest gap between a plan's sum of costs and the bound.
+8 to 500 operators, and one of 2,000; dense blocks, recurrences and grids end with a whole step.
+
+Prints JSON: for each form the longest time of ``planning.py``'s two parts together, on one core and with nothing known of the
+network, and the largest gap between a plan's sum of costs and the bound.
 """
 
 from __future__ import annotations
@@ -16,96 +18,20 @@ import json
 import random
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from msgspec.structs import replace
-
 from benchmarks.planning import CORES, cost_model, planned
+from benchmarks.random_networks import FORMS, Wiring
 from tvm_codl.frontend.load import load_model
-from tvm_codl.graph.opgraph import Operator, OpGraph, Shape, Tensor
+from tvm_codl.graph.opgraph import Operator, Shape
 from tvm_codl.relay.pipeline import prepare
 
 NETWORKS = ("resnet18", "resnet50_v2", "mobilenet_v2", "ppocr_det", "posenet", "yolov2")
 SIZES, LARGE = (8, 500), 2000
-FAN_OUT = 100
-
-
-class Wiring:
-    """A network of one shape that grows operator by operator; each method returns the tensor that it makes."""
-
-    def __init__(self, shape: Shape, ones: Sequence[Operator], twos: Sequence[Operator], chance: random.Random) -> None:
-        self.shape, self.chance, self.drawn = shape, chance, {1: ones, 2: twos}
-        self.tensors = [Tensor(0, "x", shape, "float32")]
-        self.operators: list[Operator] = []
-
-    def read(self, *inputs: int) -> int:
-        """The tensor that an operator makes of one tensor or two."""
-        like, id, out = self.chance.choice(self.drawn[len(inputs)]), len(self.operators), len(self.tensors)
-        self.operators.append(replace(like, id=id, name=f"{like.kind}_{id}", inputs=inputs, outputs=(out,)))
-        self.tensors.append(Tensor(out, f"t{out}", self.shape, "float32"))
-        return out
-
-    def graph(self) -> OpGraph:
-        taken = {tensor for operator in self.operators for tensor in operator.inputs}
-        ends = tuple(tensor.id for tensor in self.tensors if tensor.id not in taken)
-        return OpGraph(tuple(self.tensors), tuple(self.operators), (0,), ends)
-
-
-def any_order(net: Wiring, count: int) -> None:
-    while len(net.operators) < count:
-        sources = [net.chance.randrange(len(net.tensors)) for _ in range(net.chance.choice((1, 1, 2)))]
-        net.read(*sources)
-
-
-def recurrence(net: Wiring, count: int) -> None:
-    """Steps of four gates: each reads the sequence, which stays the same tensor, and the state before it."""
-    sequence = state = net.read(0)
-    while len(net.operators) < count:
-        gates = [net.read(net.read(sequence), net.read(state)) for _ in range(4)]
-        state = net.read(net.read(gates[0], gates[1]), net.read(gates[2], gates[3]))
-
-
-def dense_block(net: Wiring, count: int) -> None:
-    made = [0]
-    while len(net.operators) < count:
-        total = made[0]
-        for one in made[1:]:
-            total = net.read(total, one)
-        made.append(net.read(total))
-        if len(made) == 32:
-            made = made[-1:]
-
-
-def fan_out(net: Wiring, count: int) -> None:
-    source = 0
-    while len(net.operators) < count:
-        left = count - len(net.operators)
-        made = [net.read(source) for _ in range(min(FAN_OUT, left // 2 + 1))]
-        source = made[0]
-        for one in made[1:]:
-            source = net.read(source, one)
-
-
-def grid(net: Wiring, count: int) -> None:
-    width = max(int(count**0.5), 2)
-    above = [net.read(0) for _ in range(width)]
-    while len(net.operators) < count:
-        left = above[0]
-        for column in range(width):
-            left = above[column] = net.read(left, above[column])
-
-
-FORMS: dict[str, Callable[[Wiring, int], None]] = {
-    "any order": any_order,
-    "recurrence": recurrence,
-    "dense block": dense_block,
-    "fan-out": fan_out,
-    "grid": grid,
-}
 
 
 def templates(names: Sequence[str]) -> dict[Shape, tuple[list[Operator], list[Operator]]]:

@@ -20,8 +20,9 @@ from tvm_codl.measure import answers, sound_plans
 from tvm_codl.measure.answers import FEWEST, RUNS, find_fault
 from tvm_codl.measure.checked_kernels import CheckedKernels, Fault
 from tvm_codl.measure.context import Context
+from tvm_codl.measure.halving import Validation
 from tvm_codl.measure.sound_plans import Soundness, to_blame
-from tvm_codl.measure.validation import Validation, without_faults
+from tvm_codl.measure.validation import without_faults
 from tvm_codl.plan.plan import Placement, Plan, PlannedOperator
 from tvm_codl.records.record import ErrorNo
 from tvm_codl.records.store import RecordStore

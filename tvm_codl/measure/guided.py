@@ -47,7 +47,7 @@ FEWEST_PIECES = 32
 #: Measurements of one round: a third of what is left, within these.
 SMALLEST_ROUND, LARGEST_ROUND = 16, 48
 #: The plan is stable when it stays the same for so many rounds, or when only this share of its time is left to gain: runs
-#: on the phone do not tell plans that are closer apart (validation's TIE).
+#: on the phone do not tell plans that are closer apart (halving.TIE).
 STABLE_ROUNDS = 2
 STABLE_GAIN = 0.01
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from benchmarks.planning_random import FAN_OUT, FORMS, Wiring
+from benchmarks.random_networks import FAN_OUT, FORMS, Wiring
 from tests.unit.plan.networks import Network
 from tests.unit.plan.test_candidates import ByFlops
 from tests.unit.plan.test_search import legal
