@@ -23,7 +23,6 @@ from tvm_codl.cli.main import main as run_command
 from tvm_codl.cli.options import PhoneChoice, json_option, phone_options, records_option, tuning_records_option
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.frontend.load import load_model
-from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.frontend.zoo import ENTRIES
 from tvm_codl.measure.answers import check_answer
 from tvm_codl.measure.interleave import Race, Turn, calm_down, library_turn
@@ -62,9 +61,9 @@ def ours(prepared: Prepared, session: Session, budget_s: float) -> tuple[dict[st
     """The turns of each processor alone and of the plan, and the largest relative error of their answers."""
     plans = {on: uniform_plan(prepared.graph, on, prepared.name) for on in ("cpu", "gpu")}
     _, modules = open_runnable(prepared, {**plans, "plan": session.plan(prepared, budget_s)}, session)
-    inputs = prepared.model.sample_inputs()
-    wanted = reference_outputs(prepared.model, inputs)
-    errors = [check_answer(n, m, inputs, wanted, quanta=prepared.model.quanta)[1] for n, m in modules.items()]
+    errors = [
+        check_answer(n, m, prepared.samples, prepared.answers, quanta=prepared.quanta)[1] for n, m in modules.items()
+    ]
     return {name: library_turn(module) for name, module in modules.items()}, max(errors)
 
 
@@ -75,7 +74,7 @@ def compete(models: Sequence[str], session: Session, budget_s: float, rounds: in
     errors, peers = {}, {}
     for name in models:
         prepared = prepare(load_model(name))
-        peers[name] = open_peers(prepared.model, prepared.model.sample_inputs(), talk)
+        peers[name] = open_peers(prepared.model, prepared.samples, talk)
         found, errors[name] = ours(prepared, session, budget_s)
         races[name] = Race({**found, **peers[name]}, usual=session.usual_work)
         samples[name] = {variant: [] for variant in races[name].turns}

@@ -31,7 +31,6 @@ from tvm_codl.cli.output_file import OUTPUT_FILE
 from tvm_codl.errors import CodlError, UserError
 from tvm_codl.frontend import zoo
 from tvm_codl.frontend.load import load_model
-from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.measure.answers import check_answer
 from tvm_codl.measure.bench import Operators
 from tvm_codl.measure.budget import Budget
@@ -91,11 +90,9 @@ def compare(prepared: Prepared, session: Session, budget_s: float, most: int) ->
     paths = libraries_for(prepared, plans, session.tools, talk)
     first = {path: next(name for name in plans if paths[name] == path) for path in paths.values()}
     modules = {path: session.open(path) for path in first}
-    inputs = prepared.model.sample_inputs()
-    wanted = reference_outputs(prepared.model, inputs)
-    quanta = prepared.model.quanta
     wrong = {
-        path: check_answer(first[path], module, inputs, wanted, quanta=quanta)[1] for path, module in modules.items()
+        path: check_answer(first[path], module, prepared.samples, prepared.answers, quanta=prepared.quanta)[1]
+        for path, module in modules.items()
     }
     operators = Operators(prepared, session)
     samples, done = timed({first[path]: module for path, module in modules.items()}, operators, most)

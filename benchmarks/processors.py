@@ -26,7 +26,6 @@ from tvm_codl.cli.options import PhoneChoice, json_option, phone_options, record
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.errors import UsageError
 from tvm_codl.frontend.load import load_model
-from tvm_codl.frontend.reference import reference_outputs
 from tvm_codl.frontend.zoo import ENTRIES
 from tvm_codl.measure.answers import answer_errors
 from tvm_codl.measure.budget import Budget
@@ -89,9 +88,10 @@ def measure(name: str, prepared: Prepared, paths: dict[str, Path], session: Sess
         if not alone:
             paths["plan"] = session.library(prepared, best)
     modules = {on: session.open(path) for on, path in paths.items()}
-    inputs = prepared.model.sample_inputs()
-    wanted = reference_outputs(prepared.model, inputs)
-    errors = {on: answer_errors(module.run(inputs), wanted, prepared.model.quanta)[1] for on, module in modules.items()}
+    errors = {
+        on: answer_errors(module.run(prepared.samples), prepared.answers, prepared.quanta)[1]
+        for on, module in modules.items()
+    }
     racing = race(modules, usual=session.usual_work)
     samples = racing.run(rounds)
     if racing.words:

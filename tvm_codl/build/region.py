@@ -101,11 +101,7 @@ def optimise(
 
 
 def _widest(function: relay.Function) -> int:
-    fields = [0]
-    relay.analysis.post_order_visit(
-        function, lambda node: fields.append(len(node.fields)) if isinstance(node, relay.Tuple) else None
-    )
-    return max(fields)
+    return max((len(each.fields) for each in in_order(function.body) if isinstance(each, relay.Tuple)), default=0)
 
 
 class _Reader:

@@ -172,9 +172,8 @@ def build_costs(
     with np.errstate(invalid="ignore"):  # inf - inf where neither processor runs it: neither part is last
         later = [np.nan_to_num(cpu - gpu, nan=0.0) for cpu, gpu in part_ends]
     edges = {}
-    rates = sharing.by_direction()
     for (a, b), c in crossings.items():
-        edges[a, b] = rates.bytes_ms(c.to_cpu, c.to_gpu, c.joined)
+        edges[a, b] = sharing.bytes_ms(c.to_cpu, c.to_gpu, c.joined)
         if b == a + 1:
             # Only the last operator's output may be waited for: older ones are there already.
             doubt = UNCERTAINTY * work[a][:, None]

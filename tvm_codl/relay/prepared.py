@@ -30,7 +30,7 @@ class Prepared:
     module: tvm.IRModule
     axes: Mapping[int, Mapping[str, Axis]]
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         return self.model.name
 
@@ -52,7 +52,7 @@ class Prepared:
         """:attr:`.LoadedModel.sample_answers`."""
         return self.model.sample_answers
 
-    @property
+    @functools.cached_property
     def quanta(self) -> tuple[float, ...]:
         """:attr:`.LoadedModel.quanta`."""
         return self.model.quanta
@@ -74,17 +74,8 @@ class LatePrepared(Prepared):
     """A network of which so much is known.  It is imported when something else of it is asked for."""
 
     def __init__(self, known: Known, load: Callable[[], Prepared]) -> None:
-        own_axes = {o.id: axes(o, known.graph) for o in known.graph.operators}
-        self.__dict__.update(_known=known, _load=load, axes=own_axes, graph=known.graph, digest=known.digest)
-        self.__dict__.update(samples=known.samples, answers=known.answers)
-
-    @property
-    def quanta(self) -> tuple[float, ...]:
-        return self._known.quanta
-
-    @property
-    def name(self) -> str:
-        return str(self._known.name)
+        self.__dict__.update(vars(known), _load=load)
+        self.__dict__["axes"] = {o.id: axes(o, known.graph) for o in known.graph.operators}
 
     def __getattr__(self, name: str) -> Any:
         """Only of what is not there."""

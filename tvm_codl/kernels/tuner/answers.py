@@ -16,8 +16,9 @@ import tvm
 from tvm import autotvm
 from tvm.autotvm.task.space import FallbackConfigEntity
 
+from tvm_codl.build.kernel import PASS_CONFIG
 from tvm_codl.kernels.target import cpu_target
-from tvm_codl.kernels.tuner.builder import PASS_CONFIG, Built
+from tvm_codl.kernels.tuner.builder import Built
 from tvm_codl.records.record import ErrorNo
 
 #: Runs in all, at least, and the inputs over which they are spread.

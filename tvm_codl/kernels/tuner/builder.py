@@ -21,13 +21,11 @@ from tvm.autotvm.measure.measure_methods import BuildResult
 from tvm.autotvm.task.space import InstantiationError
 from tvm.topi.utils import get_const_tuple
 
-from tvm_codl.build.kernel import generate_code
+from tvm_codl.build.kernel import PASS_CONFIG, generate_code
 from tvm_codl.build.library import export
 from tvm_codl.build.pool import build_all
 from tvm_codl.runtime.error_text import last_line
 
-#: As networks are built, without the checks of arguments: they are a fifth of the compile time.
-PASS_CONFIG = {"tir.disable_cse_tir": True, "tir.disable_assert": True}
 #: Configurations that a tuner proposes at once, and the most that make one library.
 BATCH, TOGETHER = 16, 8
 _ILLEGAL = MeasureErrorNo.INSTANTIATION_ERROR
