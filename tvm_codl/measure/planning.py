@@ -120,7 +120,7 @@ def planned_before(prepared: Prepared, context: Context) -> PlannedBefore | None
 def shortlist(problem: Problem, plan: Plan, context: Context) -> list[ShortlistEntry]:
     """The plans that are worth a run on the phone, those among them that were fast before."""
     runs = context.store.plans(device=problem.device)
-    return make_shortlist(problem, plan, plans_of(runs, problem))
+    return make_shortlist(plan, plans_of(runs, problem))
 
 
 def make_adaptive(
