@@ -96,15 +96,15 @@ def shelf(phones: int, folder: Path) -> Iterator[Tracker]:
     started: list[subprocess.Popen[bytes]] = []
     environment = {**os.environ, **phone_environment()}
 
-    def start(line: list[str], keep: tuple[int, ...] = ()) -> None:
+    def start(line: list[str]) -> None:
         with (folder / f"{len(started)}.log").open("wb") as log:
-            started.append(subprocess.Popen(line, env=environment, stdout=log, stderr=log, pass_fds=keep))
+            started.append(subprocess.Popen(line, env=environment, stdout=log, stderr=log))
 
     try:
-        with socket.create_server((LOOPBACK, 0)) as listener:
-            where = Tracker(LOOPBACK, int(listener.getsockname()[1]), KEY)
-            number = listener.fileno()
-            start([sys.executable, "-m", "tvm_codl.device.reference.tracker", str(number), str(os.getpid())], (number,))
+        with socket.create_server((LOOPBACK, 0)) as free_port:
+            where = Tracker(LOOPBACK, int(free_port.getsockname()[1]), KEY)
+        at = ["--host", LOOPBACK, "--port", str(where.port), "--port-end", str(where.port + 1)]
+        start([sys.executable, "-m", "tvm.exec.rpc_tracker", *at])
         for _ in range(phones):
             start(command(port=0, key=KEY, tracker=f"{where.host}:{where.port}", parent=os.getpid()))
         free(where, phones)

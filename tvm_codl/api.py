@@ -21,6 +21,7 @@ from typing import Any
 from tvm_codl.device.connect import CONNECT_S
 from tvm_codl.device.connect import connect as connect_phone
 from tvm_codl.device.power import Power
+from tvm_codl.device.reference.local import LocalPhone
 from tvm_codl.device.spec import Spec, Tracker
 from tvm_codl.errors import UsageError
 from tvm_codl.kernels.toolchain import toolchain
@@ -130,7 +131,7 @@ class Session(Context):
 
 @contextlib.contextmanager
 def connect(
-    spec: Spec | None = None,
+    spec: Spec | LocalPhone | None = None,
     *,
     records: Path | None = None,
     tuning_records: Path | None = None,
@@ -140,7 +141,7 @@ def connect(
     phones: int = 1,
     soc: Path | None = None,
 ) -> Iterator[Session]:
-    """A session on the phone that ``spec`` names, by default one on this machine that lives as long as the session.
+    """A session on the phone that ``spec`` names or is, by default one on this machine that lives as long as the session.
 
     ``records`` is the record store (by default the one in the cache folder), ``tuning_records`` AutoTVM's lines for the
     kernels, beside the shipped ones.  With ``phones`` > 1, measures on up to that many phones of one key at a tracker at

@@ -51,7 +51,7 @@ def come_back():
 back = []
 Stop().catch()
 with LocalPhone() as phone:
-    session = rpc.connect_tracker(phone.where.host, phone.where.port).request(phone.where.key)
+    session = rpc.connect(phone.where.host, phone.where.port, phone.where.key)
     function = session.get_function("runtime.config_threadpool")
     phone_processes = psutil.Process().children(recursive=True)
     for process in phone_processes:

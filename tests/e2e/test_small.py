@@ -34,13 +34,13 @@ def prepared() -> Prepared:
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[codl.Session]:
-    """A phone behind a tracker.  When all tests are done with it, neither a process nor a file of it may be left."""
+    """A phone on this machine.  When all tests are done with it, neither a process nor a file of it may be left."""
     folder = tmp_path_factory.mktemp("temporary")
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(folder))
         with codl.connect(records=tmp_path_factory.mktemp("records") / "records.sqlite") as session:
-            assert session.phone.where.startswith("tracker 127.0.0.1")
+            assert session.phone.where.startswith("direct 127.0.0.1")
             yield session
         assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
         assert not [path.name for path in folder.iterdir() if path.name.startswith("tvm-codl-")]

@@ -12,9 +12,10 @@ import tvm
 from tvm import autotvm
 from tvm.autotvm.measure import MeasureErrorNo
 
+from tests.phone.servers import phone_server, tvm_process, wait_until
 from tests.runtime.kernel_tasks import ANSWERS, DEEDS, conv_task, first_legal, inputs_of
 from tvm_codl.device.connect import connect
-from tvm_codl.device.reference.local import LocalPhone
+from tvm_codl.device.tracker_client import tracker_summary
 from tvm_codl.kernels.dispatch import scheduled
 from tvm_codl.kernels.gpu import usual
 from tvm_codl.kernels.register import cpu_target, gpu_target
@@ -136,11 +137,11 @@ def test_runs_are_timed_back_to_back(phone: Any) -> None:
         assert len(times) == 3 and min(times) > 0
 
 
-def test_autotvms_own_builder_and_runner_work_on_the_phone() -> None:
+def test_autotvms_own_builder_and_runner_work_on_the_phone(tmp_path: Path) -> None:
     task = conv_task(cpu_target())
-    with LocalPhone() as phone:
-        place = phone.where
-        runner = autotvm.RPCRunner(place.key, place.host, place.port, number=1, repeat=1, timeout=60)
+    with tvm_process("rpc_tracker") as (host, port), phone_server(tmp_path, port=0, tracker=f"{host}:{port}"):
+        wait_until(lambda: "codl" in tracker_summary(host, port), "the phone registers")
+        runner = autotvm.RPCRunner("codl", host, port, number=1, repeat=1, timeout=60)
         option = autotvm.measure_option(builder=autotvm.LocalBuilder(timeout=60), runner=runner)
         (result,) = autotvm.measure.create_measure_batch(task, option)(inputs_of(task, 0))
     assert result.error_no == 0

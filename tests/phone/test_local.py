@@ -17,7 +17,6 @@ import pytest
 from tests.phone.servers import gone, wait_until
 from tvm_codl.device.connect import connect
 from tvm_codl.device.reference.local import LocalPhone
-from tvm_codl.device.tracker_client import tracker_summary
 from tvm_codl.errors import DeviceError, UserError
 
 CLIENT = """
@@ -41,7 +40,7 @@ def test_phone_is_there_and_then_gone(tmp_path: Path, monkeypatch: pytest.Monkey
     with connect() as phone:
         assert phone.profile.unified_memory
         pids = [child.pid for child in psutil.Process().children(recursive=True) if child.pid not in before]
-        assert len(pids) >= 3  # tracker, server, session
+        assert len(pids) >= 2  # server, session
         assert left_behind(tmp_path)
     wait_until(lambda: gone(*pids), f"{pids} end", 30)
     assert not left_behind(tmp_path)
@@ -116,7 +115,23 @@ def test_two_clients_have_a_phone_each() -> None:
     with LocalPhone() as first, LocalPhone() as second:
         assert first.where.key != second.where.key
         assert first.where.port != second.where.port
-        assert tracker_summary(first.where.host, first.where.port) == {first.where.key: (1, 1)}
+
+
+def test_a_phone_that_is_started_early_is_the_one_that_is_entered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    early = LocalPhone()
+    early.start()
+    folder = early.folder
+    with connect(early) as phone:
+        assert early.folder == folder
+        assert phone.profile.unified_memory
+    assert not left_behind(tmp_path)
+    early.stop()  # it has ended
+    with connect(early):  # and starts again
+        assert early.folder != folder
+    assert not left_behind(tmp_path)
 
 
 def test_server_that_cannot_start_shows_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:

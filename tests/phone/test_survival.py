@@ -79,12 +79,10 @@ def test_kill_of_the_local_phones_server(tmp_path: Path) -> None:
     check(path, before, records)
 
 
-def test_kill_of_the_local_phones_tracker_and_then_of_its_session(tmp_path: Path) -> None:
-    """A tracker is needed only to find the phone again."""
+def test_kill_of_the_local_phones_session(tmp_path: Path) -> None:
     path = tmp_path / "records.sqlite"
 
     def kill() -> None:
-        own("tvm_codl.device.reference.tracker")[0].kill()
         (server,) = own("tvm_codl.device.reference.server")
         server.children()[0].kill()
 

@@ -39,6 +39,7 @@ def command(
         raise UsageError("-o is for the plan that is made, and --plan gives one", next="leave out one of them")
     if peers and phone.named:
         raise UsageError("--peers compares with programs on this machine", "the phone is another one")
+    phone.start()
     prepared = read_network(source, shape)
     import msgspec
 

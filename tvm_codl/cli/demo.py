@@ -24,6 +24,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 )
 def command(phone: PhoneChoice, budget: float, repeat: int, output: Path) -> None:
     """Run ResNet-18, then detect text in a picture with PP-OCRv4, on both processors of a phone at once."""
+    phone.start()
     from tvm_codl.measure.demo import classification, text_detection
     from tvm_codl.report.table import comparison_table
 

@@ -53,6 +53,7 @@ def command(
         raise UsageError(
             "--grid makes no plan", next="run tvm-codl plan MODEL -o plan.json afterwards: it reads the records"
         )
+    phone.start()
     prepared = read_network(source, shape)
     from tvm_codl.plan.files import dump_plan
 

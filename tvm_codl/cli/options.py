@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import re
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from tvm_codl.errors import UsageError
+from tvm_codl.errors import CodlError, UsageError
 from tvm_codl.measure.budget import USUAL_S
 from tvm_codl.paths import default_records
 
 if TYPE_CHECKING:
     from tvm_codl.api import Session
+    from tvm_codl.device.reference.local import LocalPhone
     from tvm_codl.device.spec import Spec
     from tvm_codl.plan.plan import Plan
     from tvm_codl.relay.prepared import Prepared
@@ -129,13 +131,22 @@ model_options = options(
 class PhoneChoice:
     """The phone that the command line names, and the files that go with it; ``named`` is False for the default phone."""
 
-    spec: Spec
+    spec: Spec | LocalPhone
     named: bool
     timeout_s: float
     phones: int
     records: Path
     tuning_records: Path | None
     soc: Path | None = None
+
+    def start(self) -> None:
+        """Starts a phone on this machine ahead of :meth:`connect`, which tells what keeps it from starting."""
+        from tvm_codl.device.reference.local import LocalPhone
+
+        if isinstance(self.spec, LocalPhone):
+            click.get_current_context().call_on_close(self.spec.stop)
+            with contextlib.suppress(CodlError):
+                self.spec.start()
 
     def connect(self) -> AbstractContextManager[Session]:
         from tvm_codl import api
@@ -168,9 +179,11 @@ def phone_options(command: Command) -> Command:
             raise UsageError("--local excludes --rpc-tracker and --rpc-proxy")
         if rpc_phones > 1 and not rpc_tracker:
             raise UsageError("several phones are found through a tracker", "--rpc-tracker is missing")
-        from tvm_codl.device.spec import parse_spec
+        from tvm_codl.device.reference.local import LocalPhone
+        from tvm_codl.device.spec import Local, parse_spec
 
-        spec = parse_spec(rpc_tracker, rpc_proxy, rpc_key)
+        place = parse_spec(rpc_tracker, rpc_proxy, rpc_key)
+        spec = LocalPhone() if isinstance(place, Local) else place
         named = bool(rpc_tracker or rpc_proxy)
         files = (records or default_records(), tuning_records, soc)
         return command(phone=PhoneChoice(spec, named, rpc_timeout, rpc_phones, *files), **rest)

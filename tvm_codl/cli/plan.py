@@ -66,6 +66,8 @@ def command(
     from tvm_codl.records.settings import parse_settings
 
     wanted = parse_settings(settings)  # before anything is measured: a bad file is an error now
+    if not given and not changes:
+        phone.start()
     prepared = read_operators(source, shape)
     if annotated is not None:
         from tvm_codl.measure.annotated_file import annotate_file, check_annotatable

@@ -62,6 +62,7 @@ def command(
     library = Path(source) if source.endswith(".so") else None
     if library:
         _check_usage(source)
+    phone.start()
     prepared = None if library else read_network(source, shape)
     given_inputs = read_inputs(inputs) if inputs else None
     from tvm_codl.measure.choices import check_settings

@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import tvm
@@ -206,9 +207,13 @@ class TrackerPhones:
 
 @contextlib.contextmanager
 def connect(
-    spec: Spec | None = None, *, timeout_s: float = CONNECT_S, session_s: float = 0.0, soc: str | Path | None = None
+    spec: Spec | LocalPhone | None = None,
+    *,
+    timeout_s: float = CONNECT_S,
+    session_s: float = 0.0,
+    soc: str | Path | None = None,
 ) -> Iterator[Phone]:
-    """A session on the phone that ``spec`` names, by default one on this machine that lives as long as the session.
+    """A session on the phone that ``spec`` names or is, by default one on this machine that lives as long as the session.
 
     The phone ends the session after ``session_s`` seconds (0: never).  ``soc`` is a file of GPU facts in CoDL's YAML;
     they replace what the phone reports.
@@ -216,12 +221,16 @@ def connect(
     Raises :class:`UserError` for a bad ``soc`` file, :class:`DeviceError` where there is no such phone, where it does not
     answer within ``timeout_s`` seconds, and where it goes away while the caller's block runs.
     """
-    spec, facts = spec or Local(), read_soc(soc) if soc else None
+    facts = read_soc(soc) if soc else None
+    if spec is None or isinstance(spec, Local):
+        spec = LocalPhone()
     with contextlib.ExitStack() as stack:
-        local = stack.enter_context(LocalPhone()) if isinstance(spec, Local) else None
-        place = local.where if local else spec
-        assert not isinstance(place, Local)
-        own = (local.revive, facts, local.read_log, local.folder) if local else (lambda: None, facts)
+        if isinstance(spec, LocalPhone):
+            local = stack.enter_context(spec)
+            place: Tracker | Proxy | Direct = local.where
+            own: tuple[Any, ...] = (local.revive, facts, local.read_log, local.folder)
+        else:
+            place, own = spec, (lambda: None, facts)
         phone = Phone(place, timeout_s, session_s, *own)
         stack.callback(phone.close)
         with translate_errors(phone.where, phone.alive, phone.why_lost):
