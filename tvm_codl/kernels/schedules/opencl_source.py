@@ -17,7 +17,7 @@ import tvm
 
 from tvm_codl.kernels.schedules.opencl_dots import corrected, with_dots
 from tvm_codl.kernels.schedules.opencl_pointers import advancing
-from tvm_codl.kernels.target import GPU_KEY, has_local_memory
+from tvm_codl.kernels.target import GPU_KEY, has_local_memory, is_phone
 
 _PREAMBLE = """\
 #ifndef CODL_VECTORS
@@ -80,6 +80,8 @@ _TYPED = re.compile(r"\bselect\(|\(u?int\d*\)|\bint\d+ ")
 _LOAD = re.compile(r"\bvload(2|4|8|16)\(0, (\w+) \+ ")
 _STORE = re.compile(r"\bvstore(2|4|8|16)\((.*), 0, (\w+) \+ (.*)\);$", re.MULTILINE)
 
+#: By lanes, a vector of one number in all of them: TVM writes it once for each.
+_BROADCASTS = {n: re.compile(rf"\(\(float{n}\)\((.+?)(?:, \1){{{n - 1}}}\)\)") for n in _WIDTHS}
 _VECTORS = re.compile(r"^ +float4 (\w+)\[\d+\];$", re.MULTILINE)
 _PUT_FOUR = re.compile(r"^ *(?:codl_put4\(.*, |vstore4\(.*, 0, )(\w+) \+ (\d+)\);$", re.MULTILINE)
 _FLOATS = re.compile(r"^ +(float|half) (\w+)\[(\d+)\];$", re.MULTILINE)
@@ -128,6 +130,13 @@ def used_sums(source: str) -> str:
         for line, own in lines:
             read.update(index for index in element.findall(line) if own is None or index != own[1])
         source = "\n".join(line for line, own in lines if own is None or own[1] in read)
+    return source
+
+
+def short_broadcasts(source: str) -> str:
+    """``source`` with what fills all lanes of a vector written once: compilers read, and load, it once then."""
+    for lanes, broadcast in _BROADCASTS.items():
+        source = broadcast.sub(rf"((float{lanes})(\1))", source)
     return source
 
 
@@ -212,5 +221,5 @@ def _rewrite(source: str, target: tvm.target.Target) -> str:
     source = with_dots(corrected(source))
     if has_local_memory(target):
         return aligned_vectors(used_sums(source))
-    text = direct_vectors(source)
+    text = direct_vectors(source if is_phone(target) else short_broadcasts(source))
     return sized(advancing(vectors_of_four(text), "adreno" in target.keys)) if GROUP_NOTE.search(text) else text

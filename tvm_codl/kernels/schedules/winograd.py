@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relay, te
+from tvm import relay, te, tir
 from tvm.topi.utils import get_const_tuple
 
 from tvm_codl.kernels.schedules.elementwise import schedule_stage, share_out
@@ -61,20 +61,18 @@ def conv2d(attrs: Any, inputs: Any, out_type: Any) -> list[te.Tensor]:
     _, rows, columns, channels = get_const_tuple(out_type.shape)
     cut = _cut(m, rows, columns, channels_in, channels, lanes)
     source = padded(data, sizes.top, sizes.left, cut.rows * m + WINDOW - 1, cut.across * m + WINDOW - 1)
-    outwards, inwards = (_constant(matrix) for matrix in winograd.matrices(m))
     a, many = m + WINDOW - 1, cut.rows * cut.across if cut.group else cut.tiles
-    i, j, p, q = (te.reduce_axis((0, a), name) for name in "ijpq")
     k = te.reduce_axis((0, channels_in), "k")
     down = te.compute(
         (many, a, a, channels_in),
-        lambda t, y, x, c: te.sum(
-            source[0, t // cut.across * m + i, t % cut.across * m + x, c] * inwards[i, y], axis=[i]
+        lambda t, y, x, c: _combination(
+            "B", m, y, [source[0, t // cut.across * m + i, t % cut.across * m + x, c] for i in range(a)]
         ),
         name="read_down",
     )
     read = te.compute(
         (a * a, many, channels_in),
-        lambda e, t, c: te.sum(down[t, e // a, j, c] * inwards[j, e % a], axis=[j]),
+        lambda e, t, c: _combination("B", m, e % a, [down[t, e // a, j, c] for j in range(a)]),
         name="read",
     )
     acc = te.compute(
@@ -84,11 +82,13 @@ def conv2d(attrs: Any, inputs: Any, out_type: Any) -> list[te.Tensor]:
     )
     up = te.compute(
         (many, m, a, channels),
-        lambda t, y, x, c: te.sum(acc[p * a + x, t, c // lanes, c % lanes] * outwards[p, y], axis=[p]),
+        lambda t, y, x, c: _combination("A", m, y, [acc[p * a + x, t, c // lanes, c % lanes] for p in range(a)]),
         name="written_down",
     )
     written = te.compute(
-        (many, m, m, channels), lambda t, y, x, c: te.sum(up[t, y, q, c] * outwards[q, x], axis=[q]), name="written"
+        (many, m, m, channels),
+        lambda t, y, x, c: _combination("A", m, x, [up[t, y, q, c] for q in range(a)]),
+        name="written",
     )
     return [
         te.compute(
@@ -101,24 +101,34 @@ def conv2d(attrs: Any, inputs: Any, out_type: Any) -> list[te.Tensor]:
     ]
 
 
-def _constant(matrix: winograd.Matrix) -> te.Tensor:
-    """A matrix whose elements are selected by index.
+_COMBINATION = "tir.codl_combination"
+tvm.ir.register_op_attr(_COMBINATION, "TCallEffectKind", tir.expr.CallEffectKind.Pure)
+tvm.ir.register_op_attr(_COMBINATION, "TVectorizable", True)
+tvm.ir.register_op_attr(_COMBINATION, "TScriptPrinterName", "codl_combination")
 
-    Each element that is read becomes a copy of this expression, and TVM simplifies them all: rows first and without the
-    zeros, that takes half of the time of a kernel that topi's ``const_matrix`` makes.
+
+def _combination(matrix: str, m: int, column: tir.PrimExpr, values: list[tir.PrimExpr]) -> tir.PrimExpr:
+    """The sum of ``values`` times a column of A or B, whose number is known once loops are unrolled.
+
+    As a sum over a matrix whose elements are selected, TVM simplifies each element where it is used, which took most of the
+    time to compile a kernel, and products with zeros and ones stay.
     """
-    zero = tvm.tir.const(0.0, "float32")
+    return tir.Call("float32", _COMBINATION, ["AB".index(matrix), m, column, *values])
 
-    def element(i: tvm.tir.Var, j: tvm.tir.Var) -> tvm.tir.PrimExpr:
-        chosen = zero
-        for number, row in enumerate(matrix):
-            value = zero
-            for at in np.flatnonzero(row).tolist():
-                value = tvm.tir.Select(j == at, tvm.tir.const(row[at], "float32"), value)
-            chosen = tvm.tir.Select(i == number, value, chosen)
-        return chosen
 
-    return te.compute(matrix.shape, element, name="matrix")
+@tvm.ir.register_intrin_lowering(_COMBINATION, "default")
+def _sum(call: tir.Call) -> tir.PrimExpr:
+    given = [argument.value if isinstance(argument, tir.Broadcast) else argument for argument in call.args[:3]]
+    matrix, m, column = (int(number) for number in given)
+    terms = zip(winograd.matrices(m)[matrix][:, column].tolist(), call.args[3:], strict=True)
+    # Each column has a one: the sum begins there.
+    (_, total), *others = sorted((term for term in terms if term[0]), key=lambda term: term[0] != 1)
+    for factor, value in others:
+        if factor in (1, -1):
+            total = total + value if factor == 1 else total - value
+        else:
+            total = total + value * tir.const(factor, value.dtype)
+    return total
 
 
 def _cut(m: int, rows: int, columns: int, channels_in: int, channels: int, lanes: int) -> Cut:
@@ -135,13 +145,11 @@ def schedule_conv2d(attrs: Any, outs: Any, target: tvm.target.Target) -> te.Sche
 def _schedule(s: te.Schedule, out: te.Tensor, conv: te.Tensor) -> None:
     m, group, columns, blocks, lanes = (int(n) for n in conv.op.attrs["cut"])
     (written,) = conv.op.input_tensors
-    up, outwards = written.op.input_tensors
-    acc = up.op.input_tensors[0]
+    (up,) = written.op.input_tensors
+    (acc,) = up.op.input_tensors
     read = acc.op.input_tensors[0]
-    down, inwards = read.op.input_tensors
-    source = down.op.input_tensors[0]
-    for matrix in (inwards, outwards):
-        s[matrix].compute_inline()
+    (down,) = read.op.input_tensors
+    (source,) = down.op.input_tensors
     if isinstance(source.op, te.ComputeOp):
         schedule_stage(s, source)
     batch, y, x, c = s[out].op.axis
@@ -189,11 +197,9 @@ def _schedule_read(s: te.Schedule, read: te.Tensor, down: te.Tensor) -> te.sched
     """Returns the axis of tiles."""
     lanes = int(vectors.lanes_for(int(read.shape[2]), vector_lanes(tvm.target.Target.current()), vectors.STAGE_WIDTHS))
     point, tile, c = s[read].op.axis
-    (j,) = s[read].op.reduce_axis
     block, lane = s[read].split(c, lanes)
-    s[read].reorder(tile, block, point, j, lane)
+    s[read].reorder(tile, block, point, lane)
     s[read].unroll(point)
-    s[read].unroll(j)
     s[read].vectorize(lane)
     _transform(s, down, s[read], block, lanes)
     return tile
@@ -204,9 +210,8 @@ def _transform(s: te.Schedule, made: te.Tensor, by: te.schedule.Stage, at: te.sc
     s[made].compute_at(by, at)
     s[made].set_scope("local")
     tile, y, x, c = s[made].op.axis
-    (reduced,) = s[made].op.reduce_axis
     block, lane = s[made].split(c, lanes)
-    s[made].reorder(tile, block, x, y, reduced, lane)
-    for axis in (x, y, reduced):
+    s[made].reorder(tile, block, x, y, lane)
+    for axis in (x, y):
         s[made].unroll(axis)
     s[made].vectorize(lane)
