@@ -152,12 +152,24 @@ def test_of_two_processors_the_one_that_was_disturbed_at_first_is_not_lost() -> 
 
 
 def test_slow_networks_get_the_fewest_rounds_and_fast_ones_no_more_than_the_most() -> None:
-    slow, fast = Phone({"cpu": 9000.0, "gpu": 9000.0, "a": 5000.0}), Phone({"cpu": 0.9, "gpu": 0.9, "a": 0.5})
+    slow, fast = Phone({"cpu": 9000.0, "gpu": 9000.0, "a": 8800.0}), Phone({"cpu": 0.9, "gpu": 0.9, "a": 0.88})
     predicted = {"cpu": 0.9, "gpu": 0.9, "a": 0.5}
     slow.race(predicted)
     fast.race(predicted)
     assert [rounds for _, rounds in slow.calls] == list(FEWEST)
     assert [rounds for _, rounds in fast.calls] == [FEWEST[0], MOST[0] - FEWEST[0], *MOST[1:]]
+
+
+def test_a_split_far_ahead_as_predicted_ends_the_race() -> None:
+    predicted = {"cpu": 10.0, "gpu": 12.0, "a": 6.0}
+    short = Phone({"cpu": 10.0, "gpu": 12.0, "a": 6.0}, noise=0.05)
+    assert short.race(predicted).first == "a"
+    assert [rounds for _, rounds in short.calls] == [FEWEST[0], MOST[0] - FEWEST[0]]
+    # Not where it is hardly ahead, where another one was predicted to be, or where a processor alone is.
+    for ms, say in (({"a": 9.5}, {}), ({"b": 9.0}, {"b": 5.0}), ({}, {"a": 11.0}), ({"a": 13.0, "cpu": 6.0}, {})):
+        long = Phone({"cpu": 10.0, "gpu": 12.0, "a": 6.0} | ms, noise=0.05)
+        long.race(predicted | say)
+        assert len(long.calls) > 3
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.floats(1, 2), st.floats(1, 2)), min_size=1))

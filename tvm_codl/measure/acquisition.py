@@ -30,7 +30,8 @@ from tvm_codl.records.workload import Workload, workloads
 Rows = NDArray[np.float64]
 Numbers = NDArray[np.intp]
 
-DRAWS = 64
+#: Sets of times that choose measurements; and where there will be none, only to say what is left to gain.
+DRAWS, FEW_DRAWS = 64, 16
 #: Of each draw's search, so that all of them take no more than some seconds for any graph.
 EFFORT = 1 / 8
 #: Natural logarithm of the ratio of two pieces' sizes at which their errors are still alike to 1/e.
@@ -83,6 +84,7 @@ def acquire(
     plan: Plan,
     model: Estimator,
     seed: int = 0,
+    draws: int = DRAWS,
 ) -> Acquisition:
     """What to measure next for a plan over ``choices`` with the tables ``costs``.  Deterministic for equal arguments."""
     parts, slots = _parts(graph, axes, choices, model)
@@ -91,7 +93,7 @@ def acquire(
     predicted = _times(np.array([part.ms for part in parts]), slots)
     score = np.zeros(len(parts) + 1)
     gain = 0.0
-    for draw in _draw(parts, np.random.default_rng(seed)):
+    for draw in _draw(parts, draws, np.random.default_rng(seed)):
         drawn = _times(draw, slots)
         with np.errstate(invalid="ignore"):
             nodes = [
@@ -102,8 +104,8 @@ def acquire(
         best = minimise(nodes, costs.edges, effort=EFFORT)
         saved = evaluate(today, nodes, costs.edges) - best.total
         if saved > 0:
-            gain += saved / DRAWS
-            _credit(score, saved / DRAWS, today, best.choice, slots, predicted, drawn)
+            gain += saved / draws
+            _credit(score, saved / draws, today, best.choice, slots, predicted, drawn)
     return Acquisition(gain, _ranked(parts, score))
 
 
@@ -183,13 +185,13 @@ def doubt(sigma: float, ms: float, even_ms: float) -> float:
     return math.hypot(sigma, DOUBT * math.log(ms / even_ms))
 
 
-def _draw(parts: Sequence[_Part], random: np.random.Generator) -> Rows:
-    """Times of all parts, shape (DRAWS, parts), log-normal.
+def _draw(parts: Sequence[_Part], draws: int, random: np.random.Generator) -> Rows:
+    """Times of all parts, shape (draws, parts), log-normal.
 
     Errors of pieces along one axis are alike where their sizes are (an Ornstein-Uhlenbeck process over the logarithm of
     the size), so that sixteen cuts are not sixteen chances of luck.
     """
-    normal = random.standard_normal((DRAWS, len(parts)))
+    normal = random.standard_normal((draws, len(parts)))
     groups: dict[tuple[str, str, str], list[int]] = {}
     for index, part in enumerate(parts):
         groups.setdefault(part.group, []).append(index)

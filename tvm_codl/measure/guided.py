@@ -23,7 +23,7 @@ from tvm_codl.cost.model import CostModel
 from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.errors import UsageError
 from tvm_codl.graph.opgraph import OpGraph
-from tvm_codl.measure.acquisition import acquire
+from tvm_codl.measure.acquisition import DRAWS, FEW_DRAWS, acquire
 from tvm_codl.measure.budget import Budget, Purse
 from tvm_codl.measure.context import Log
 from tvm_codl.measure.probe import Probe, failed_probes, split_probes, whole_probes
@@ -117,7 +117,9 @@ class GuidedMeasuring:
             before = plan
             starts = [_numbers(plan, choices)] if plan else []
             plan = search(self.graph, choices, self.sharing, self.axes, self.name, self.device, starts=starts).plan
-            valued = acquire(self.graph, self.axes, choices, costs, plan, model, seed=len(rounds))
+            size, why = self._round_size(), ""
+            draws = DRAWS if size else FEW_DRAWS
+            valued = acquire(self.graph, self.axes, choices, costs, plan, model, seed=len(rounds), draws=draws)
             moved, gained = 0, 0.0
             if before is not None:
                 pairs = zip(before.operators, plan.operators, strict=True)
@@ -128,7 +130,6 @@ class GuidedMeasuring:
             self.log(str(rounds[-1]))
             self.found(plan)
             unmoved = unmoved + 1 if before is not None and not moved else 0
-            size, why = self._round_size(), ""
             if unmoved >= STABLE_ROUNDS or valued.gain_ms < STABLE_GAIN * plan.predicted_ms:
                 why = "stands"
             elif size == 0:

@@ -1,7 +1,7 @@
 """Successive halving: finds the fastest of several plans by few runs (Jamieson and Talwalkar, AISTATS 2016).
 
 All run a few rounds, then the better half some more, and the leaders the most.  Each stage keeps the best single processor.  While
-the order of the leaders is unsure they run again.
+the order of the leaders is unsure they run again.  A split far ahead, as it was predicted to be, ends the race.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ SHARES = (0.3, 0.2, 0.5)
 TIE = 0.01
 #: Plans are compared by such quantiles of their samples: in a calm race, and in a disturbed one, as other work only adds.
 MEDIAN, LOWER_QUARTILE = 0.5, 0.25
+#: With so many samples of each, a split that is ahead of all others by this share, beyond doubt, has won.
+ENOUGH, AHEAD = 8, 0.1
 #: How often the last stage runs at most.  A split that loses to a single processor runs again: other load on the machine
 #: hurts co-execution most, which needs both processors at once.
 REPEATS = 2
@@ -66,6 +68,10 @@ def halve_successively(
         if count:
             _add(samples, run(racing, count))
         done = 0
+        if _has_won(
+            choose(quantiles(samples, racing, quantile()), predicted_ms), samples, racing, predicted_ms, singles
+        ):
+            break
         if stage + 1 < len(SHARES):
             racing = leaders(samples, racing, predicted_ms, singles, quantile())
     for _ in range(REPEATS - 1):
@@ -134,6 +140,20 @@ def is_unsure(samples: Sequence[Sequence[float]], tie: float = TIE) -> bool:
     first, second = sorted(samples, key=lambda times: float(np.median(times)))[:2]
     lead, error = _compare(first, second)
     return math.log1p(tie) < abs(lead) < 2 * error
+
+
+def _has_won(
+    first: str,
+    samples: Mapping[str, Sequence[float]],
+    racing: Sequence[str],
+    predicted_ms: Mapping[str, float],
+    singles: Collection[str],
+) -> bool:
+    """Whether more runs would change nothing: where the prediction says otherwise, one of the two was disturbed."""
+    if first in singles or len(samples[first]) < ENOUGH or predicted_ms[first] > min(predicted_ms[n] for n in racing):
+        return False
+    leads = (_compare(samples[first], samples[name]) for name in racing if name != first)
+    return all(lead > max(2 * error, math.log1p(AHEAD)) for lead, error in leads)
 
 
 def _compare(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
