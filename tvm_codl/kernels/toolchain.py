@@ -22,6 +22,8 @@ from tvm_codl.kernels.target import cpu_target, gpu_target, has_local_memory, ve
 
 #: Raise it when regions are timed in another way (runtime/native/coexec/*_time.cc): earlier times are stale then.
 TIMING = 5
+#: The longest side, in pixels, of an image on cores that play a GPU.
+PLAYED_IMAGE_SIDE = 4096
 
 
 class Toolchain(msgspec.Struct, frozen=True):
@@ -52,7 +54,9 @@ def targets_of(profile: DeviceProfile) -> tuple[tvm.target.Target, tvm.target.Ta
     mcpu, mattr, mtriple = (_option(profile.cpu_target, name) for name in ("mcpu", "mattr", "mtriple"))
     cpu = cpu_target(mcpu, mattr, mtriple)
     gpu = Gpu.of(msgspec.structs.asdict(profile), vector_lanes(cpu))
-    return cpu, gpu_target(cpu, gpu, image_side=min(profile.image2d))
+    # PoCL's images are as large as the memory that is free as it starts: no two days would have kernels of one id.
+    most = PLAYED_IMAGE_SIDE if profile.gpu_cores else max(profile.image2d)
+    return cpu, gpu_target(cpu, gpu, image_side=min(*profile.image2d, most))
 
 
 def reads_images(profile: DeviceProfile) -> bool:
