@@ -102,11 +102,6 @@ class Contention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         end_g = first + np.maximum(g - first / slow_g, 0.0)
         return np.where(both, end_c, cpu), np.where(both, end_g, gpu)
 
-    def scaled(self, factor: float) -> Contention:
-        """Contention times ``factor``; 0 for none."""
-        cpu, gpu = (Side(side.always * factor, side.cache) for side in (self.cpu, self.gpu))
-        return Contention(cpu, gpu, self.bandwidth / factor if factor else 0.0)
-
 
 def usual_contention(measured: Sequence[Contention]) -> Contention:
     """The measurement of median (lower median) slow-down by bandwidth, with the lower median of each ``always``."""

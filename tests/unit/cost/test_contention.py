@@ -106,14 +106,6 @@ def test_a_part_that_is_not_there_or_cannot_run_slows_nobody() -> None:
     assert gpu.tolist() == [0.0, 3.0, 3.0, 4.0]
 
 
-def test_there_may_be_more_of_it_or_none() -> None:
-    law = Contention(Side(0.1, 4.0), Side(0.2, 4.0), 30.0)
-    assert law.scaled(1.0) == law
-    assert law.scaled(0.0).factors(40.0, 40.0) == (1.0, 1.0)
-    more = law.scaled(2.0)
-    assert more.factors(20.0, 20.0) == pytest.approx((1.2 * 40 / 15, 1.4 * 40 / 15))
-
-
 def test_of_several_the_middle_one_is_believed_and_no_limit_is_the_widest() -> None:
     found = [Contention(Side(0.1 * i, float(i)), Side(), bandwidth) for i, bandwidth in enumerate((0.0, 3.0, 2.0))]
     assert usual_contention(found) == Contention(Side(0.1, 1.0), Side(), 3.0)

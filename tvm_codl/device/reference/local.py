@@ -40,8 +40,12 @@ class LocalPhone:
         environment = phone_environment()
         self.folder = Path(tempfile.mkdtemp(prefix=f"tvm-codl-{os.getpid()}-"))
         atexit.register(self.stop)
-        # Port 0: the system picks a free one.
-        self._start(0, f"local-{os.getpid()}-{secrets.token_hex(4)}", environment)
+        try:
+            # Port 0: the system picks a free one.
+            self._start(0, f"local-{os.getpid()}-{secrets.token_hex(4)}", environment)
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
 
     def __enter__(self) -> LocalPhone:
         """Starts it, where :meth:`start` has not, and waits until it listens.
