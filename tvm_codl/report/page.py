@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import jinja2
 import msgspec
 
 from tvm_codl.report.lanes import lanes
 from tvm_codl.report.timeline import Event, busy_intervals
+
+if TYPE_CHECKING:
+    import jinja2
 
 TEMPLATES = Path(__file__).parent / "template"
 #: Pixels of a row of the list, and of a lane beside it.
@@ -215,6 +217,8 @@ def _dot(lane: int, row: int) -> tuple[float, float]:
 
 def environment() -> jinja2.Environment:
     """Of the templates.  What they show is escaped."""
+    import jinja2  # not above: every command imports this module, and few write a page
+
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
