@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import tvm
@@ -227,11 +226,9 @@ def connect(
     with contextlib.ExitStack() as stack:
         if isinstance(spec, LocalPhone):
             local = stack.enter_context(spec)
-            place: Tracker | Proxy | Direct = local.where
-            own: tuple[Any, ...] = (local.revive, facts, local.read_log, local.folder)
+            phone = Phone(local.where, timeout_s, session_s, local.revive, facts, local.read_log, local.folder)
         else:
-            place, own = spec, (lambda: None, facts)
-        phone = Phone(place, timeout_s, session_s, *own)
+            phone = Phone(spec, timeout_s, session_s, soc=facts)
         stack.callback(phone.close)
         with translate_errors(phone.where, phone.alive, phone.why_lost):
             yield phone

@@ -54,9 +54,9 @@ def targets_of(profile: DeviceProfile) -> tuple[tvm.target.Target, tvm.target.Ta
     mcpu, mattr, mtriple = (_option(profile.cpu_target, name) for name in ("mcpu", "mattr", "mtriple"))
     cpu = cpu_target(mcpu, mattr, mtriple)
     gpu = Gpu.of(msgspec.structs.asdict(profile), vector_lanes(cpu))
-    # PoCL's images are as large as the memory that is free as it starts: no two days would have kernels of one id.
-    most = PLAYED_IMAGE_SIDE if profile.gpu_cores else max(profile.image2d)
-    return cpu, gpu_target(cpu, gpu, image_side=min(*profile.image2d, most))
+    # PoCL's images follow the memory that is free as it starts, and the kernels' id would follow them.
+    sides = (*profile.image2d, PLAYED_IMAGE_SIDE) if profile.gpu_cores else profile.image2d
+    return cpu, gpu_target(cpu, gpu, image_side=min(sides))
 
 
 def reads_images(profile: DeviceProfile) -> bool:

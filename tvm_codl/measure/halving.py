@@ -100,10 +100,7 @@ def halve_successively(
 def safest(first: str, samples: Mapping[str, Sequence[float]], singles: Sequence[str], quantile: float = MEDIAN) -> str:
     """``first``, or the best of ``singles`` where one of them is not slower beyond doubt: noise alone must not choose a split,
     which needs both processors undisturbed and may be the slower one tomorrow."""
-    if first in singles:
-        return first
-    leads = (_compare(samples[first], samples[name]) for name in singles)
-    if all(lead > 2 * error for lead, error in leads):
+    if first in singles or _is_ahead(first, singles, samples):
         return first
     return min(singles, key=quantiles(samples, singles, quantile).__getitem__)
 
@@ -152,8 +149,13 @@ def _has_won(
     """Whether more runs would change nothing: where the prediction says otherwise, one of the two was disturbed."""
     if first in singles or len(samples[first]) < ENOUGH or predicted_ms[first] > min(predicted_ms[n] for n in racing):
         return False
-    leads = (_compare(samples[first], samples[name]) for name in racing if name != first)
-    return all(lead > max(2 * error, math.log1p(AHEAD)) for lead, error in leads)
+    return _is_ahead(first, [name for name in racing if name != first], samples, AHEAD)
+
+
+def _is_ahead(first: str, others: Sequence[str], samples: Mapping[str, Sequence[float]], share: float = 0.0) -> bool:
+    """Whether ``first`` is faster than each of ``others``, by that share at least, beyond doubt."""
+    leads = (_compare(samples[first], samples[name]) for name in others)
+    return all(lead > max(2 * error, math.log1p(share)) for lead, error in leads)
 
 
 def _compare(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:

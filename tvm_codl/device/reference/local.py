@@ -37,12 +37,11 @@ class LocalPhone:
 
     def start(self) -> None:
         """Starts it, and does not wait.  Raises :class:`DeviceError` where there is no usable OpenCL."""
-        environment = phone_environment()
         self.folder = Path(tempfile.mkdtemp(prefix=f"tvm-codl-{os.getpid()}-"))
         atexit.register(self.stop)
         try:
             # Port 0: the system picks a free one.
-            self._start(0, f"local-{os.getpid()}-{secrets.token_hex(4)}", environment)
+            self._start(0, f"local-{os.getpid()}-{secrets.token_hex(4)}")
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
@@ -71,7 +70,7 @@ class LocalPhone:
         """Starts it at the same address, where it has ended.  Raises :class:`DeviceError` if it does not start."""
         if self._process is None or self._process.poll() is None:
             return
-        self._start(self.where.port, self.where.key, phone_environment())
+        self._start(self.where.port, self.where.key)
         self._await_start()
 
     def stop(self) -> None:
@@ -88,11 +87,12 @@ class LocalPhone:
         shutil.rmtree(self.folder, ignore_errors=True)
         atexit.unregister(self.stop)
 
-    def _start(self, port: int, key: str, environment: dict[str, str]) -> None:
+    def _start(self, port: int, key: str) -> None:
+        environment = {**os.environ, **phone_environment()}
         line = serve.command(port=port, port_end=port + 1, key=key, work_dir=self.folder, parent=os.getpid())
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                line, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, text=True
+                line, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, text=True
             )
 
     @property
