@@ -23,7 +23,7 @@ from tvm_codl.cli.main import main as run_command
 from tvm_codl.cli.options import PhoneChoice, json_option, measuring_options, phone_options
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.frontend.load import load_model
-from tvm_codl.measure.interleave import race, start
+from tvm_codl.measure.interleave import UsualWork, race, start
 from tvm_codl.measure.plan_libraries import open_runnable
 from tvm_codl.plan.plan import uniform_plan
 from tvm_codl.relay.pipeline import prepare
@@ -90,10 +90,12 @@ def disturbance(core: int, spell_s: float, share: float, phase: float) -> Iterat
         process.join()
 
 
-def run(modules: dict[str, CoModule], rounds: int, core: int, spell_s: float, share: float, phase: float) -> Run:
+def run(
+    modules: dict[str, CoModule], usual: UsualWork, rounds: int, core: int, spell_s: float, share: float, phase: float
+) -> Run:
     with disturbance(core, spell_s, share, phase):
         started = time.monotonic()
-        racing = race(modules)
+        racing = race(modules, usual=usual)
         ms = {name: float(np.median(times)) for name, times in racing.run(rounds).items()}
     speedup = min(ms["cpu"], ms["gpu"]) / ms["plan"]
     return Run(core, spell_s, share, speedup, racing.disturbed, racing.discarded, time.monotonic() - started)
@@ -123,10 +125,10 @@ def main(
         start(modules, prepared.model.sample_inputs())
         for number in range(runs):
             if number % BETWEEN == 0:
-                found.append(run(modules, rounds, -1, 0.0, 0.0, 0.0))
+                found.append(run(modules, session.usual_work, rounds, -1, 0.0, 0.0, 0.0))
                 talk(f"calm: {found[-1].speedup:.3f}")
             spell, share = kinds[number % len(kinds)]
-            found.append(run(modules, rounds, chance.choice(cores), spell, share, chance.random()))
+            found.append(run(modules, session.usual_work, rounds, chance.choice(cores), spell, share, chance.random()))
             last = found[-1]
             talk(f"core {last.core}, {spell:g} s, {share:g} of the time: {last.speedup:.3f}, discarded {last.discarded}, {last.seconds:.1f} s{', disturbed' * last.disturbed}")  # fmt: skip
     calm = [each for each in found if not each.spell_s]

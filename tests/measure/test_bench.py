@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -105,24 +106,39 @@ def with_measurer(monkeypatch: pytest.MonkeyPatch, *broken: tuple[int, str]) -> 
 
 
 def report(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, *broken: tuple[int, str], waited_ms: float = 0.0, **options: Any
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    *broken: tuple[int, str],
+    waited_ms: float = 0.0,
+    built: bool = True,
+    **options: Any,
 ) -> tuple[BenchReport, list[str]]:
-    """The report of a network of which some operators do not run, and what was said."""
+    """The report of a network of which some operators do not run, and what was said; its libraries are ``built``, or were
+    there."""
     with_measurer(monkeypatch, *broken)
+    said: list[str] = []
+
+    def libraries(prepared: Any, plans: Any, *_: Any) -> dict[str, Path]:
+        paths = {name: folder / f"{name}.so" for name in plans}
+        for path in paths.values():
+            path.touch()
+            if not built:
+                os.utime(path, (0, 0))
+        return paths
+
     for changed, double in {
         "make_plan": lambda *_, **__: PLAN,
-        "libraries_for": lambda prepared, plans, *_: {name: Path(f"{name}.so") for name in plans},
+        "libraries_for": libraries,
         "open_runnable": lambda prepared, plans, *_: (
             dict(plans),
             {name: Library(MS[name], waited_ms) for name in plans},
         ),
         "race": lambda modules, others, usual: Race(race(modules, others).turns, patience_s=0.0, usual=usual),
-        "calm_down": lambda: None,
+        "calm_down": lambda: said.append("calm"),
         "overlap": lambda _: 0.5,
         "cache_dir": lambda: folder / "cache",
     }.items():
         monkeypatch.setattr(benches, changed, double)
-    said: list[str] = []
     context: Any = Context(PHONE, None, None, said.append)  # type: ignore[arg-type]
     return bench(network(), context, repeat=2, **options), said
 
@@ -191,6 +207,11 @@ def test_a_network_that_runs_everywhere_is_compared_with_both(monkeypatch: pytes
     assert (found.best_single, found.best_single_ms, found.speedup) == ("cpu", 4.0, pytest.approx(4 / 3))
     assert found.ratios == "speedup 1.33, efficiency 0.67, overlap 0.50"
     assert not any("alone" in line for line in said)
+
+
+def test_after_building_it_waits_until_the_phone_is_calm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert "calm" in report(monkeypatch, tmp_path)[1]
+    assert "calm" not in report(monkeypatch, tmp_path, built=False)[1]
 
 
 def test_a_race_that_was_disturbed_is_said_to_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -96,6 +96,23 @@ def test_the_budget_bounds_cooling_down(
     assert [settings.cool_s for settings in given] == [cool_s]
 
 
+def test_transfers_are_measured_once_for_several_networks(
+    meters: list[NullMeter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = [TransferCost(0.002, 0.002), TransferCost(0.004, 0.004)]
+    monkeypatch.setattr(learning, "measure_transfers", lambda phone, cpu, gpu: measured.pop(0))
+    now = learning.time.time()
+    with RecordStore(tmp_path / "records.sqlite") as store:
+        context = Context(PHONE, store, TOOLS)
+        for later_s, left in ((0.0, 1), (learning.RECENT_S - 1, 1), (learning.RECENT_S + 9, 0)):
+            monkeypatch.setattr(learning.time, "time", lambda later_s=later_s: now + later_s)
+            # The lower median of both.
+            assert learning.usual_transfer_cost(context).wait_cpu_ms == 0.002 and len(measured) == left
+        other = Context(PHONE, store, SimpleNamespace(cpu=None, gpu=None, kernel_id="c"))
+        with pytest.raises(IndexError):
+            learning.usual_transfer_cost(other)
+
+
 def test_so_it_is_in_a_grid(meters: list[NullMeter], tmp_path: Path) -> None:
     for again in (False, True):
         with RecordStore(tmp_path / "records.sqlite") as store:

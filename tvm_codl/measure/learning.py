@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
 
 import msgspec
 
-from tvm_codl.cost.transfer_store import load_usual_transfer_cost, save_transfer_cost
+from tvm_codl.cost.transfer_store import load_transfer_cost, load_usual_transfer_cost, save_transfer_cost
+from tvm_codl.cost.transfers import TransferCost
 from tvm_codl.measure.budget import Budget
 from tvm_codl.measure.context import Context
 from tvm_codl.measure.fitting import model_fitter, pose_problem
@@ -23,6 +25,8 @@ from tvm_codl.relay.prepared import Prepared
 
 #: The share of a budget of time in which a phone may cool down.
 COOLING = 0.2
+#: Transfers that were measured no longer ago, for another network, are not measured again.
+RECENT_S = 600.0
 #: Probes of a grid between two lines of progress.
 GRID_STEP = 96
 
@@ -41,9 +45,7 @@ def learn(
     Raises :class:`DeviceError` where the phone goes away for good.
     """
     tools, store, log = context.tools, context.store, context.log
-    sharing = measure_transfers(context.phone, tools.cpu, tools.gpu)
-    save_transfer_cost(store.path, context.device, tools.kernel_id, sharing)
-    sharing = load_usual_transfer_cost(store.path, context.device, tools.kernel_id) or sharing
+    sharing = usual_transfer_cost(context)
     log(f"a wait costs {sharing.wait_cpu_ms * 1e3:.0f} us, joining pieces {sharing.join_ms_per_mb:.2f} ms/MB")
     # Cooling down is part of measuring, and the budget bounds it.
     cool_s = min(context.settings.cool_s, COOLING * budget.seconds)
@@ -78,6 +80,18 @@ def learn(
     corrected = msgspec.structs.replace(guided, plan=min(plans, key=lambda plan: plan.predicted_ms))
     found(corrected.plan)
     return corrected, problem
+
+
+def usual_transfer_cost(context: Context) -> TransferCost:
+    """What transfers usually cost on the phone; measures it first, unless that was done in the last :data:`RECENT_S`."""
+    of = context.store.path, context.device, context.tools.kernel_id
+    kept = load_transfer_cost(*of)
+    if kept is not None and 0 <= time.time() - kept.when <= RECENT_S:
+        sharing = kept.sharing
+    else:
+        sharing = measure_transfers(context.phone, context.tools.cpu, context.tools.gpu)
+        save_transfer_cost(*of, sharing)
+    return load_usual_transfer_cost(*of) or sharing
 
 
 def measure_grid(prepared: Prepared, context: Context, retry_failed: bool = False) -> list[Record]:
