@@ -19,11 +19,11 @@ from tvm_codl.measure.budget import USUAL_S
 from tvm_codl.measure.context import Context
 from tvm_codl.measure.fitting import model_fitter
 from tvm_codl.measure.interleave import calm_down, race
+from tvm_codl.measure.learning import usual_transfer_cost
 from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.plan_libraries import open_plans
 from tvm_codl.measure.planning import make_plan
 from tvm_codl.measure.probe import Probe, whole_probes
-from tvm_codl.measure.transfers import measure_transfers
 from tvm_codl.plan.candidates import Axes, candidates
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.search import search
@@ -60,7 +60,7 @@ def rank_models(
             seeded += len(measurer.measure(probes))
             measurer.tell_drift()
         records = context.records()
-    sharing = measure_transfers(context.phone, tools.cpu, tools.gpu)
+    sharing = usual_transfer_cost(context)
     model = model_fitter(context.profile, tools.kernel_id, tools.records)(records)
     predicted = in_order([predict(name, p.graph, p.axes, model, sharing) for name, p in networks.items()])
     log(f"predicted {len(predicted)} models from {len(records)} records")
