@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import tvm
 
 from tests.runtime.partitions import convolutions
+from tvm_codl import runtime
 from tvm_codl.build.library import build
 from tvm_codl.runtime.comodule import CoModule
 
@@ -35,6 +37,13 @@ def test_a_turn_has_waits_by_sample_and_known_work_by_core(module: CoModule) -> 
     assert min(turn.ms) > 0 and min(turn.waited_ms) >= 0
     assert all(0.01 < ms < 1e3 for ms in turn.work_ms)
     assert tvm.get_global_func("codl.waited_ms")() > 0
+
+
+def test_known_work_stays_in_registers(tmp_path: Path) -> None:
+    """A product each for twelve sums, one behind the other: a loop over sums in memory takes now longer, now less long."""
+    source, assembly = Path(runtime.__file__).with_name("native") / "coexec" / "known_work.cc", tmp_path / "work.s"
+    subprocess.run(["g++", "-std=c++17", "-O2", "-S", str(source), "-o", str(assembly)], check=True)
+    assert len(re.findall(r"^\s+(?:v?mulps|fmul|fmla)\b", assembly.read_text(), re.MULTILINE)) >= 12
 
 
 @pytest.mark.alone

@@ -17,19 +17,21 @@ using Clock = std::chrono::steady_clock;
 
 using Lanes = float __attribute__((vector_size(16)));
 // 0.2 to 0.5 ms for all.
-constexpr int kSteps = 50'000;
+constexpr int kSteps = 100'000;
 // More than any core has in flight.
 constexpr int kChains = 12;
 // A core that is taken comes late; the others do not wait for it longer than this.
 constexpr std::chrono::milliseconds kPatience{2};
 
 // Multiplications and additions that do not wait for one another, as in most of a network: they want all of a core's
-// units, and take longer too where the core's other hardware thread is somebody else's.
+// units, and take longer too where the core's other hardware thread is somebody else's.  Unrolled, the sums stay in
+// registers: through the stack, the same work on an idle Xeon took 1.0 to 1.9 times its least from one call to the next.
 float Work(float x) {
   Lanes sums[kChains];
   for (Lanes& sum : sums) sum = Lanes{x, x, x, x};
   const Lanes half{0.5F, 0.5F, 0.5F, 0.5F}, one{1.0F, 1.0F, 1.0F, 1.0F};
   for (int i = 0; i < kSteps; ++i) {
+#pragma GCC unroll 12
     for (Lanes& sum : sums) sum = sum * half + one;
   }
   Lanes all = sums[0];
