@@ -23,7 +23,7 @@ from tvm_codl.cli.main import main as run_command
 from tvm_codl.cli.options import PhoneChoice, json_option, measuring_options, phone_options
 from tvm_codl.cli.output import print_json, talk
 from tvm_codl.frontend.load import load_model
-from tvm_codl.measure.interleave import UsualWork, race, start
+from tvm_codl.measure.interleave import MORE, UsualWork, race, start
 from tvm_codl.measure.plan_libraries import open_runnable
 from tvm_codl.plan.plan import uniform_plan
 from tvm_codl.relay.pipeline import prepare
@@ -96,7 +96,7 @@ def run(
     with disturbance(core, spell_s, share, phase):
         started = time.monotonic()
         racing = race(modules, usual=usual)
-        ms = {name: float(np.median(times)) for name, times in racing.run(rounds).items()}
+        ms = {name: float(np.median(times)) for name, times in racing.run(rounds, most=MORE * rounds).items()}
     speedup = min(ms["cpu"], ms["gpu"]) / ms["plan"]
     return Run(core, spell_s, share, speedup, racing.disturbed, racing.discarded, time.monotonic() - started)
 

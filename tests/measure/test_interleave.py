@@ -8,7 +8,7 @@ from typing import ClassVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_codl.measure.interleave import PATIENCE_S, RUNS, TRIES, WARM_MS, Race, UsualWork, library_turn
+from tvm_codl.measure.interleave import PATIENCE_S, RUNS, STEADY, TRIES, WARM_MS, Race, UsualWork, library_turn
 from tvm_codl.runtime.comodule import Watched
 
 
@@ -90,6 +90,21 @@ def test_a_clock_that_fell_before_a_race_is_noticed_by_what_the_races_before_fou
         race = phone.race(patience_s=1.0, usual=usual)
         race.run(10)
         assert race.disturbed == disturbed, speed
+
+
+@given(st.floats(0.0, 0.2), st.booleans())
+def test_a_program_whose_times_vary_runs_more_often(spread: float, patient: bool) -> None:
+    phone = Phone({"a": 4.0, "b": 6.0})
+
+    def turn() -> Watched:
+        phone.ms["a"] = 4.0 if phone.ms["a"] > 4.0 else 4.0 * (1.0 + spread)
+        return phone.turn("a")
+
+    race = phone.race(patience_s=PATIENCE_S if patient else 0.0)
+    race.turns = {**race.turns, "a": turn}
+    more = patient and spread / (1.0 + spread / 2) > STEADY
+    assert len(race.run(10, most=30)["b"]) == (30 if more else 10) * RUNS
+    assert len(race.run(10)["b"]) == 10 * RUNS and not race.disturbed
 
 
 def test_a_turn_is_taken_again_a_few_times() -> None:

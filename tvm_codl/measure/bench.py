@@ -22,7 +22,7 @@ from tvm_codl.measure.budget import USUAL_S
 from tvm_codl.measure.choices import check_settings
 from tvm_codl.measure.context import Context
 from tvm_codl.measure.fitting import fit_once
-from tvm_codl.measure.interleave import RUNS, calm_down, race
+from tvm_codl.measure.interleave import MORE, RUNS, calm_down, race
 from tvm_codl.measure.measurer import Measurer
 from tvm_codl.measure.peers import open_peers
 from tvm_codl.measure.plan_libraries import libraries_for, open_runnable
@@ -187,7 +187,8 @@ def bench(
     again: bool = False,
     full: bool = False,
 ) -> BenchReport:
-    """Builds what is missing, runs everything in turn ``repeat`` times, and compares the answers with the reference's.
+    """Builds what is missing, runs everything in turn ``repeat`` times, more often where times vary, and compares the answers
+    with the reference's.
 
     Without ``plan``, makes one first (with ``again`` anew) and writes it to ``plan_path``, by default to a file in the cache
     folder.  Leaves out a processor that does not run every operator.  After ``limit_s`` seconds, of which most go to the
@@ -228,7 +229,8 @@ def bench(
         if part and time.monotonic() > until:
             log(f"the time limit is over after {len(samples['coexec']) // RUNS} rounds")
             break
-        for name, times in racing.run(repeat * (part + 1) // parts - repeat * part // parts).items():
+        rounds = repeat * (part + 1) // parts - repeat * part // parts
+        for name, times in racing.run(rounds, most=MORE * rounds).items():
             samples[name] += times
         operators.measure()
     if racing.words:
