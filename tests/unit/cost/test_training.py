@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.cost.latency import latency, network, pieces
 from tvm_codl.cost.device import DeviceFacts
@@ -55,6 +57,20 @@ def test_disturbed_repeats_do_not_count() -> None:
     # A clock's glitch is no time.
     assert typical((0.1, 1.0, 1.02, 1.01, 1.03, 2.0)) == pytest.approx(1.01, abs=0.02)
     assert own_sigma((1.0,)) > own_sigma((1.0, 1.0, 1.0, 1.0))
+
+
+def test_a_few_fast_repeats_among_many_others_do_not_count() -> None:
+    usual = [1.4, 1.41, 1.42, 1.43, 1.44, 1.6, 1.8, 2.0]
+    assert undisturbed([1.0, 1.01, *usual]) == usual[:5]
+    assert undisturbed([1.0, 1.01, 1.02, *usual]) == [1.0, 1.01, 1.02], "a quarter is no accident"
+
+
+@given(st.lists(st.floats(0.0, 1e3), min_size=1, max_size=40))
+def test_what_counts_is_a_run_of_the_repeats_and_no_small_part_of_them(times: list[float]) -> None:
+    kept, ordered = undisturbed(times), sorted(times)
+    assert 4 * len(kept) >= len(times)
+    assert any(kept == ordered[at : at + len(kept)] for at in range(len(ordered)))
+    assert kept[0] <= typical(times) <= kept[-1]
 
 
 def test_the_newest_build_of_the_newest_device_is_learned_from(store: Path) -> None:
