@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @planning_options
-@click.option("--repeat", type=click.IntRange(1), default=30, show_default=True, help="Interleaved rounds.")
+@click.option(
+    "--repeat",
+    type=click.IntRange(1),
+    default=30,
+    show_default=True,
+    help="Interleaved rounds; up to three times as many where times vary.",
+)
 @click.option("--peers", is_flag=True, help="Also onnxruntime or LiteRT, and OpenVINO, on the same cores.")
 @click.option("--full", is_flag=True, help="Time every operator again, between the rounds, for ideal and efficiency.")
 @click.option("--timeline", type=OUTPUT_FILE, help="Write one run's timeline to this file.")

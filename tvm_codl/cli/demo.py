@@ -18,7 +18,13 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--budget", type=float, default=USUAL_S, show_default=True, help="Seconds to measure pieces of each model for."
 )
-@click.option("--repeat", type=click.IntRange(1), default=20, show_default=True, help="Interleaved rounds.")
+@click.option(
+    "--repeat",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Interleaved rounds; up to three times as many where times vary.",
+)
 @click.option(
     "-o", "--output", type=FOLDER, default=Path("demo"), show_default=True, help="Folder for plans and pictures."
 )

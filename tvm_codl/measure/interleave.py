@@ -88,7 +88,7 @@ class Race:
             calm = [turns for turns in rounds if all(map(self._is_calm, turns.values()))]
             if len(rounds) > repeat:
                 self.patience_s = left_s - (self._clock() - started)
-            if repeat == len(calm) < most and any(_varies(name, calm) for name in racing):
+            if wanted == repeat <= len(calm) < most and any(_varies(name, calm) for name in racing):
                 wanted = most
         self._usual |= {key: ms for key, ms in self._usual_ms.items() if len(self._work[key]) >= FIRST}
         self._wanted += repeat
