@@ -25,7 +25,7 @@ constexpr std::chrono::milliseconds kPatience{2};
 
 // Multiplications and additions that do not wait for one another, as in most of a network: they want all of a core's
 // units, and take longer too where the core's other hardware thread is somebody else's.  Unrolled, the sums stay in
-// registers: through the stack, the same work on an idle Xeon took 1.0 to 1.9 times its least from one call to the next.
+// registers: through the stack, the same work on an idle Xeon took now 1.0, now 1.9 times its least.
 float Work(float x) {
   Lanes sums[kChains];
   for (Lanes& sum : sums) sum = Lanes{x, x, x, x};
