@@ -68,8 +68,8 @@ clang:
 # What compiling the native part needs: it begins when these are here, and the others are installed meanwhile.
 NATIVE_NEEDS := attrs|cmake|decorator|filelock|ml-dtypes|ninja|numpy|platformdirs|psutil|scipy|typing-extensions|xtc-.*
 # --no-deps: the lock file is complete but for what rapidocr-onnxruntime and mediapipe ask for and only their own code
-# uses, which is never imported: the packages are here for the networks that they carry.  --no-compile: Python compiles what
-# it imports, a small part, as it imports it.
+# uses, which is never imported: the packages are here for the networks that they carry.  --no-compile: what commands import
+# is a small part.  It is compiled here, for those who tell Python to write no bytecode: each command took seconds longer.
 $(INSTALLED): requirements.lock setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	sed -nE '/^($(NATIVE_NEEDS))==/,/[^\\]$$/p' requirements.lock > $(VENV)/native.lock
@@ -77,6 +77,7 @@ $(INSTALLED): requirements.lock setup.cfg pyproject.toml
 	$(BIN)/python -m tvm_codl.runtime.compile & compiling=$$!; \
 	    $(PIP) --no-compile --require-hashes -r requirements.lock && wait $$compiling
 	$(PIP) --no-build-isolation -e .
+	$(BIN)/python -c 'import tvm_codl.cli.plan, tvm_codl.frontend.load'
 	touch $@
 
 # Not in requirements.in: it asks for a protobuf that is too old for the rest.
