@@ -77,7 +77,7 @@ $(INSTALLED): requirements.lock setup.cfg pyproject.toml
 	$(BIN)/python -m tvm_codl.runtime.compile & compiling=$$!; \
 	    $(PIP) --no-compile --require-hashes -r requirements.lock && wait $$compiling
 	$(PIP) --no-build-isolation -e .
-	$(BIN)/python -c 'import tvm_codl.cli.plan, tvm_codl.frontend.load'
+	$(BIN)/python -c 'import tvm_codl.api, tvm_codl.cli.plan, tvm_codl.device.reference.server, tvm_codl.frontend.load'
 	touch $@
 
 # Not in requirements.in: it asks for a protobuf that is too old for the rest.
