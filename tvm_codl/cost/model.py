@@ -196,9 +196,9 @@ class CostModel:
         """For each operator, which variant of its kernel the GPU runs, and why."""
         return [variant.words for variant in self._describer("gpu", self.device).variants(workloads)]
 
-    def measured(self, workload: Workload, processor: Processor) -> bool:
-        """Whether :meth:`predict` returns a measured time."""
-        return processor in self._processors and workload.key in self._processors[processor].measured
+    def measured(self, key: str, processor: Processor) -> bool:
+        """Whether :meth:`predict` returns a measured time for the workload of that key."""
+        return processor in self._processors and key in self._processors[processor].measured
 
     def save(self, path: str | Path) -> None:
         """One JSON file, with the trees in xgboost's own JSON."""

@@ -24,8 +24,9 @@ from tvm_codl.plan.candidates import PROCESSORS, Axes, Candidate
 from tvm_codl.plan.costs import Costs
 from tvm_codl.plan.eliminate import evaluate, minimise
 from tvm_codl.plan.plan import Plan
+from tvm_codl.records.pieces import Pieces
 from tvm_codl.records.record import Processor
-from tvm_codl.records.workload import Workload, workloads
+from tvm_codl.records.workload import Workload
 
 Rows = NDArray[np.float64]
 Numbers = NDArray[np.intp]
@@ -47,7 +48,7 @@ class Estimator(Protocol):
 
     def estimate(self, workloads: Sequence[Workload], processor: Processor) -> tuple[Rows, Rows]: ...
 
-    def measured(self, workload: Workload, processor: Processor) -> bool: ...
+    def measured(self, key: str, processor: Processor) -> bool: ...
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -144,34 +145,38 @@ def _parts(
 ) -> tuple[list[_Part], list[Numbers]]:
     """Every distinct piece of every candidate; and for each operator which of them its candidates consist of, shape
     (2 processors, candidates), where one past the last stands for no part."""
-    distinct: dict[tuple[str, Processor], tuple[int, Workload, Probe, float]] = {}
+    parts: list[_Part] = []
     slots = [np.full((2, len(choices[operator.id])), -1) for operator in graph.operators]
-    for node, operator in enumerate(graph.operators):
-        for side, processor in enumerate(PROCESSORS):
-            wanted = {
-                index: (candidate.placement.axis, lo, hi)
-                for index, candidate in enumerate(choices[operator.id])
-                for on, lo, hi in candidate.placement.pieces(axes.get(operator.id, {}))
-                if on == processor
-            }
-            whole_ms = (choices[operator.id][0].cpu_ms, choices[operator.id][1].gpu_ms)[side]
-            described = workloads(operator, graph, wanted.values())
-            for (index, units), workload in zip(wanted.items(), described, strict=True):
-                probe = Probe(operator.id, processor, workload.key, *units)
-                even_ms = whole_ms * (probe.hi - probe.lo) / axes[operator.id][probe.axis].extent if probe.axis else 0.0
-                piece = (len(distinct), workload, probe, even_ms)
-                slots[node][side, index] = distinct.setdefault((workload.key, processor), piece)[0]
-    parts: dict[int, _Part] = {}
-    for processor in PROCESSORS:
-        mine = [piece for (_, on), piece in distinct.items() if on == processor]
-        times, sigmas = model.estimate([workload for _, workload, *_ in mine], processor)
-        for (number, workload, probe, even_ms), ms, sigma in zip(mine, times.tolist(), sigmas.tolist(), strict=True):
-            group = ((workload.whole or workload).key, probe.axis, processor)
-            sure = model.measured(workload, processor) or not np.isfinite(ms)
-            parts[number] = _Part(probe, group, probe.hi - probe.lo, ms, 0.0 if sure else doubt(sigma, ms, even_ms))
+    for side, processor in enumerate(PROCESSORS):
+        pieces, places = Pieces(graph), list[tuple[int, int, int, int]]()  # node, candidate, first unit, end
+        for node, operator in enumerate(graph.operators):
+            ends: dict[str, list[tuple[int, int, int]]] = {}
+            for index, candidate in enumerate(choices[operator.id]):
+                for on, lo, hi in candidate.placement.pieces(axes.get(operator.id, {})):
+                    if on == processor:
+                        ends.setdefault(candidate.placement.axis, []).append((index, lo, hi))
+            for axis, chosen in ends.items():
+                indices, los, his = zip(*chosen, strict=True)
+                pieces.add(operator, axis, los, his)
+                places += zip(itertools.repeat(node), indices, los, his)
+        times, sigmas = (values.tolist() for values in model.estimate(pieces, processor))
+        numbers: dict[str, int] = {}
+        described = zip(places, pieces.keys, pieces.axes, pieces.whole_of, times, sigmas, strict=True)
+        for (node, index, lo, hi), key, axis, whole, ms, sigma in described:
+            if key not in numbers:
+                numbers[key] = len(parts)
+                operator = graph.operators[node]
+                alone = choices[operator.id][side]
+                whole_ms = (alone.cpu_ms, alone.gpu_ms)[side]
+                even_ms = whole_ms * (hi - lo) / axes[operator.id][axis].extent if axis else 0.0
+                sure = model.measured(key, processor) or not math.isfinite(ms)
+                group = (pieces.wholes[whole].key, axis, processor)
+                probe = Probe(operator.id, processor, key, axis, lo, hi)
+                parts.append(_Part(probe, group, hi - lo, ms, 0.0 if sure else doubt(sigma, ms, even_ms)))
+            slots[node][side, index] = numbers[key]
     for each in slots:
         each[each < 0] = len(parts)
-    return [parts[number] for number in range(len(parts))], slots
+    return parts, slots
 
 
 def doubt(sigma: float, ms: float, even_ms: float) -> float:

@@ -96,7 +96,7 @@ def predict(name: str, graph: OpGraph, axes: Axes, model: CostModel, sharing: Tr
     best = search(graph, candidates(graph, axes, model), sharing, axes, name)
     wholes = [Workload.of(o, graph) for o in graph.operators]
     times = np.minimum(model.predict(wholes, "cpu"), model.predict(wholes, "gpu"))
-    measured = np.array([any(model.measured(w, p) for p in ("cpu", "gpu")) for w in wholes])
+    measured = np.array([any(model.measured(w.key, p) for p in ("cpu", "gpu")) for w in wholes])
     sigma = _sigma(graph, axes, best.plan, model)
     share = float(times[measured].sum() / times.sum()) if times.sum() > 0 else 0.0
     return Predicted(

@@ -43,7 +43,7 @@ def test_what_was_measured_is_predicted_as_it_is() -> None:
     for processor in PROCESSORS:
         for workload in WHOLES + known:
             assert model.predict([workload], processor)[0] == latency(workload, processor)
-            assert model.measured(workload, processor)
+            assert model.measured(workload.key, processor)
 
 
 def test_caution_is_added_to_what_was_not_measured_alone() -> None:

@@ -117,7 +117,7 @@ def test_one_model_serves_several_devices(store: Path) -> None:
     model = CostModel.fit(chosen.samples, device=chosen.facts)
     workload = chosen.samples[-1].workload
     here, there = model.predict([workload], "cpu"), model.predict([workload], "cpu", DeviceFacts.of(PROFILE))
-    assert here[0] == chosen.samples[-1].ms or model.measured(workload, "cpu")
+    assert here[0] == chosen.samples[-1].ms or model.measured(workload.key, "cpu")
     assert 1.3 < there[0] / here[0] < 3
 
 
@@ -132,7 +132,7 @@ def test_estimates_are_surer_near_a_measurement(store: Path) -> None:
         shape = shape_of(Workload.of(operator, GRAPH))
         unknown = [s for s in own if shape_of(s.workload) != shape]
         between = pieces(GRAPH, operator.id)[1::2]
-        assert not any(model.measured(w, "cpu") for w in between)
+        assert not any(model.measured(w.key, "cpu") for w in between)
         for sigmas, m in ((near, model), (far, CostModel.fit(unknown))):
             sigmas.extend(m.estimate(between, "cpu")[1])
     assert np.median(near) < 0.8 * np.median(far)

@@ -87,7 +87,7 @@ def judge(model: CostModel, samples: Sequence[Sample], name: str = "") -> HeldOu
         )
     parts, left_out = [], 0
     for processor in PROCESSORS:
-        own = [s for s in samples if s.processor == processor and not model.measured(s.workload, processor)]
+        own = [s for s in samples if s.processor == processor and not model.measured(s.workload.key, processor)]
         new = [s for s in own if 0 < s.ms < math.inf and s.device == model.device]
         left_out += len(own) - len(new)
         if new:

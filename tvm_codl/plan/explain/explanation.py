@@ -43,7 +43,7 @@ class Estimator(Predictor, Protocol):
         self, workloads: Sequence[Workload], processor: Processor
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 
-    def measured(self, workload: Workload, processor: Processor) -> bool: ...
+    def measured(self, key: str, processor: Processor) -> bool: ...
 
     def gpu_variants(self, workloads: Sequence[Workload]) -> list[str]: ...
 
@@ -283,7 +283,7 @@ def _certainty(parts: Mapping[Processor, Parts], model: Estimator) -> dict[int, 
         ms, sigma = model.estimate([w for _, w in pairs], processor) if pairs else (np.zeros(0), np.zeros(0))
         for (id, workload), time, deviation in zip(pairs, ms.tolist(), sigma.tolist(), strict=True):
             longest[id] = max(longest.get(id, (-1.0, 0.0)), (time, deviation))
-            measured[id] = measured.get(id, True) and model.measured(workload, processor)
+            measured[id] = measured.get(id, True) and model.measured(workload.key, processor)
     return {id: (measured[id], deviation) for id, (_, deviation) in longest.items()}
 
 

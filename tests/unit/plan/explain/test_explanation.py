@@ -35,8 +35,8 @@ class Learned(ByFlops):
         sure = [0.01 if w.cut is None else 0.07 if processor == "cpu" else 0.2 for w in workloads]
         return self.predict(workloads, processor), np.array(sure)
 
-    def measured(self, workload: Workload, processor: Processor) -> bool:
-        return workload.cut is None
+    def measured(self, key: str, processor: Processor) -> bool:
+        return Workload.from_key(key).cut is None
 
     def gpu_variants(self, workloads: Sequence[Workload]) -> list[str]:
         return [f"direct, {w.kind} of {w.cut.hi - w.cut.lo if w.cut else 'all'}" for w in workloads]
