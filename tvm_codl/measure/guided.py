@@ -156,8 +156,9 @@ class GuidedMeasuring:
 
     def _round_size(self) -> int:
         left = self._purse.left
-        if self.budget.measurements == math.inf:
-            left = max(left, FEWEST_PIECES - self._pieces)
+        least = FEWEST_PIECES - self._pieces if self.budget.measurements == math.inf else 0
+        if left < least:  # in one round, as each fits, plans and chooses for seconds
+            return least
         return min(left, LARGEST_ROUND, max(SMALLEST_ROUND, left // 3))
 
     def _retry_failures(self) -> None:
