@@ -42,7 +42,7 @@ Fit = Callable[[Iterable[Record]], CostModel]
 WORTH_MEASURING = 0.01
 #: Unless all those together took on the CPU more than this share of what the others take on the GPU.
 FEW = 0.1
-#: A budget of time measures at least this many pieces: fewer give no useful plan.
+#: A budget of time measures at least this many after the whole operators: fewer give no useful plan.
 FEWEST_PIECES = 32
 #: Measurements of one round: a third of what is left, within these.
 SMALLEST_ROUND, LARGEST_ROUND = 16, 48
@@ -92,7 +92,7 @@ class GuidedMeasuring:
 
     def __post_init__(self) -> None:
         self._purse = Purse(self.budget)
-        self._pieces = 0
+        self._chosen = 0
         self._taken: set[Key] = set()
 
     def run(self, retry_failed: bool = False) -> Guided:
@@ -139,6 +139,7 @@ class GuidedMeasuring:
             if why:
                 return Guided(plan, model, tuple(rounds), self._purse.taken, why)
             best = valued.probes[:size]
+            self._chosen += len(best)
             self._take([wanted.probe for wanted in best], [wanted.ms for wanted in best])
 
     def _take(
@@ -151,12 +152,11 @@ class GuidedMeasuring:
         for record in self.meter.measure(probes, predicted_ms, retry_failed=retry_failed):
             self.records[record.workload, record.processor] = record
         self._purse.spend(len(probes), time.monotonic() - before)
-        self._pieces += sum(bool(probe.axis) for probe in probes)
         self._taken.update((probe.key, probe.processor) for probe in probes)
 
     def _round_size(self) -> int:
         left = self._purse.left
-        least = FEWEST_PIECES - self._pieces if self.budget.measurements == math.inf else 0
+        least = FEWEST_PIECES - self._chosen if self.budget.measurements == math.inf else 0
         if left < least:  # in one round, as each fits, plans and chooses for seconds
             return least
         return min(left, LARGEST_ROUND, max(SMALLEST_ROUND, left // 3))

@@ -74,14 +74,13 @@ def validate(
                 singles.pop(name, None)
         modules.update(opened)
 
-    log(f"validating on the phone: {origins(shortlist) or 'each processor alone'}")
-    add({**singles, **{each.origin: each.plan for each in shortlist}})
-    known = len(shortlist)
-    if not again:
+    log("validating on the phone: each processor alone")
+    if not again:  # before the others are built, as one of them may depend on it
+        add(singles)
         shortlist = add_plan_of_runs(problem, shortlist, run_alone(singles, modules, context))
-    if more := shortlist[known:]:
-        log(f"and {origins(more)}")
-        add({each.origin: each.plan for each in more})
+    if shortlist:
+        log(f"and {origins(shortlist)}")
+    add({**(singles if again else {}), **{each.origin: each.plan for each in shortlist}})
     if not again:  # something was compiled
         calm_down()
     predicted = {name: plan.predicted_ms for name, plan in plans.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -233,12 +234,14 @@ def open_remote(phone: Any, path: Path, sharing: str = "auto") -> CoModule:
     """Sends a library to the phone and makes it ready there.
 
     Under a name of its own, since writing over a library that a module still runs would crash the phone; and the file
-    goes as soon as it is loaded.
+    goes as soon as it is loaded.  The reference phone compiles its OpenCL kernels first, on two cores.
     """
     name = f"{path.stem}-{time.time_ns()}.so"
     phone.send(path, name)
     try:
         module = phone.remote.load_module(name)
+        with contextlib.suppress(AttributeError):  # another phone
+            phone.remote.get_function("codl.compile_kernels")(module, name)
     finally:
         phone.remote.remove(name)
     return CoModule(module, phone.cpu, sharing=sharing)

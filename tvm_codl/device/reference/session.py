@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import os
 import shutil
@@ -18,10 +17,9 @@ import msgspec
 
 from tvm_codl.device.cores import CPU_CORES, cores_from_env
 from tvm_codl.device.ending import Ending
+from tvm_codl.device.reference.parent import die_with_parent
 from tvm_codl.device.reference.session_log import SessionLog
-from tvm_codl.device.reference.warm_up import WarmUp
 
-SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux's prctl
 REAP_S = 5.0  # how long a killed process may take to end; inside a broken driver it never does
 
 
@@ -63,13 +61,6 @@ def start(
         os._exit(status)
 
 
-def die_with_parent(parent: int) -> None:
-    """Lets the kernel kill this process when the thread that forked it ends."""
-    ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the call
-        os._exit(1)
-
-
 def end(pid: int, work: Path, patience_s: float = REAP_S) -> bool:
     """Kills a session's process and its children, and removes its folder.  False if the process does not end in time."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -93,6 +84,7 @@ def _serve(conn: socket.socket, work: Path, endings: Mapping[str, Ending]) -> No
     import tvm
 
     from tvm_codl.device import facts
+    from tvm_codl.device.reference.warm_up import WarmUp
     from tvm_codl.runtime import plugin
 
     if cores := cores_from_env(CPU_CORES):
@@ -101,6 +93,7 @@ def _serve(conn: socket.socket, work: Path, endings: Mapping[str, Ending]) -> No
     os.chdir(work)
     os.environ["TMPDIR"] = str(work)
     plugin.load()
+    warm_up = WarmUp(work, conn)
 
     def path_of(name: str) -> str:
         """The path of an uploaded file; a name that leads out of the session's folder is refused.
@@ -122,6 +115,7 @@ def _serve(conn: socket.socket, work: Path, endings: Mapping[str, Ending]) -> No
 
     tvm.register_func("codl.session", lambda: work.name, override=True)
     tvm.register_func("codl.ending", ending, override=True)
-    tvm.register_func("codl.warm_up", WarmUp(work), override=True)
+    tvm.register_func("codl.warm_up", warm_up.functions, override=True)
+    tvm.register_func("codl.compile_kernels", warm_up.library, override=True)
     tvm.register_func("codl.profile", lambda: facts.profile().to_json(), override=True)
     tvm.get_global_func("rpc.ServerLoop")(conn.fileno())

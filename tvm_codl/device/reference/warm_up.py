@@ -1,96 +1,117 @@
 """Compiles a library's OpenCL kernels ahead of time, on two cores.
 
 PoCL compiles a kernel at its first run, under a lock of the process, into a cache folder that processes share.  So a second
-process runs half of a library's kernels once while the session runs the other half.
+process runs the kernels once from the last one on while the session runs them from the first one on, until they meet.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
+import multiprocessing
 import os
-import subprocess
-import sys
-from collections.abc import Sequence
+import socket
+import tempfile
+from collections.abc import Iterable, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from tvm_codl.device.cores import CPU_CORES, GPU_CORES, cores_from_env
+import numpy as np
+import tvm
 
-#: Shape and type of each argument.
-Arguments = Sequence[tuple[Sequence[int], str]]
+from tvm_codl.device.cores import CPU_CORES, GPU_CORES, cores_from_env
+from tvm_codl.device.reference.parent import die_with_parent
+
+#: A function, and the shape and type of each argument.
+Call = tuple[str, Sequence[tuple[Sequence[int], str]]]
+
+#: A kernel with more bytes of arguments is compiled when it is used: to make them takes as long.
+MOST_BYTES = 64 << 20
 
 
 class WarmUp:
-    """``codl.warm_up(module, name, functions, arguments)``: runs each of ``functions`` of a library once.
+    """Runs kernels of an uploaded library once, in the session and in a helper that is forked from it.
 
-    ``name`` is the uploaded file of ``module``; ``functions`` and ``arguments`` are JSON: names, and the shape and type
-    of each argument, the same for all functions.
+    It is made before the session uses OpenCL, which does not survive a fork.  The helper closes ``conn``, the session's
+    connection.
     """
 
-    def __init__(self, work: Path) -> None:
+    def __init__(self, work: Path, conn: socket.socket) -> None:
         self.work = work
-        self._process: subprocess.Popen[str] | None = None
+        self._done: set[str] = set()
+        context = multiprocessing.get_context("fork")
+        self._pipe, theirs = context.Pipe()
+        context.Process(target=_help, args=(theirs, (self._pipe, conn), os.getpid()), daemon=True).start()
+        theirs.close()
 
-    def __call__(self, module: Any, name: str, functions: str, arguments: str) -> None:
-        names, parsed = json.loads(functions), json.loads(arguments)
-        shared = self._send_to_helper(self.work / Path(name).name, names[1::2], parsed)
-        run(module, names[::2] if shared else names, parsed)
-        if shared:
-            self._await_helper()
+    def functions(self, module: Any, name: str, functions: str, arguments: str) -> None:
+        """``codl.warm_up(module, name, functions, arguments)``: ``name`` is the uploaded file of ``module``; the others are
+        JSON: names, and the shape and type of each argument, the same for all functions."""
+        given = json.loads(arguments)
+        self._run(module, name, [(function, given) for function in json.loads(functions)])
 
-    def _send_to_helper(self, path: Path, names: list[str], arguments: Arguments) -> bool:
-        if not names:
-            return False
-        from tvm_codl.runtime import plugin
-
+    def library(self, module: Any, name: str) -> None:
+        """``codl.compile_kernels(module, name)``: all kernels of a co-executor's library that no earlier one had.  Leaves any
+        other library alone."""
         try:
-            if self._process is None:
-                # The session's plugin, even if a newer one exists by now.
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", "tvm_codl.device.reference.warm_up"],
-                    env={**os.environ, "TVM_CODL_PLUGIN": str(plugin.path())},
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            assert self._process.stdin is not None
-            self._process.stdin.write(json.dumps([str(path), names, arguments]) + "\n")
-            self._process.stdin.flush()
-        except OSError:
-            return False  # it has crashed: the session runs all of them
-        return True
+            program = module["program"]()
+        except AttributeError:
+            return
+        calls = [call for call in kernels_of(program) if call[0] not in self._done]
+        self._done.update(function for function, _ in calls)
+        self._run(module, name, calls)
 
-    def _await_helper(self) -> None:
-        """Waits until the helper has answered or crashed; then the session compiles the rest when it times them."""
-        assert self._process is not None and self._process.stdout is not None
-        self._process.stdout.readline()
+    def _run(self, module: Any, name: str, calls: Sequence[Call]) -> None:
+        with tempfile.TemporaryDirectory(dir=self.work, prefix=".warm-up-") as folder:
+            # Without a helper, which may have crashed, the session runs all of them.
+            with contextlib.suppress(OSError):
+                self._pipe.send((self.work / Path(name).name, calls, Path(folder)))
+            run(module, enumerate(calls), Path(folder))
+            with contextlib.suppress(OSError, EOFError):
+                self._pipe.recv()
 
 
-def run(module: Any, names: Sequence[str], arguments: Arguments) -> None:
-    """Runs each function once, on uninitialized arguments."""
-    import tvm
+def kernels_of(program: str) -> list[Call]:
+    """The GPU's kernels in a library's program, each once."""
+    parsed = json.loads(program)
+    programs = [entry["program"] for entry in parsed["plans"]] if "plans" in parsed else [parsed]
+    steps = (step for each in programs for step in each["gpu"] if step["do"] == "call")
+    return list({s["function"]: (s["function"], [(a["shape"], a["dtype"]) for a in s["args"]]) for s in steps}.values())
 
+
+def run(module: Any, calls: Iterable[tuple[int, Call]], claims: Path) -> None:
+    """Runs each function once, on zeros, up to the first that another process has claimed in the folder ``claims``.
+
+    One that fails does so again when it is used, and is reported then.
+    """
     device = tvm.device("opencl", 0)
-    arrays = [tvm.nd.empty(tuple(shape), dtype, device) for shape, dtype in arguments]
-    for name in names:
-        module.get_function(name)(*arrays)
-    device.sync()
+    for number, (function, arguments) in calls:
+        try:
+            os.close(os.open(claims / str(number), os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+        if sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in arguments) > MOST_BYTES:
+            continue
+        with contextlib.suppress(AttributeError, tvm.error.TVMError):
+            arrays = [tvm.nd.array(np.zeros(shape, dtype), device) for shape, dtype in arguments]
+            module.get_function(function, query_imports=True)(*arrays)
+            device.sync()
 
 
-def main() -> None:
-    """Reads one library per line, answers with an empty line."""
+def _help(pipe: Connection, others: Sequence[Any], parent: int) -> None:
+    """Runs what the session sends, from the end on, and answers each time.  Ends with the session."""
+    die_with_parent(parent)
+    for other in others:
+        other.close()
     if cores := {*cores_from_env(CPU_CORES), *cores_from_env(GPU_CORES)}:
         os.sched_setaffinity(0, cores)
-    import tvm
-
-    from tvm_codl.runtime import plugin
-
-    plugin.load()
-    for line in sys.stdin:
-        path, names, arguments = json.loads(line)
-        run(tvm.runtime.load_module(path), names, arguments)
-        print(flush=True)
-
-
-if __name__ == "__main__":
-    main()
+        del os.environ[GPU_CORES]  # PoCL's thread takes the core that the session's leaves
+    while True:
+        try:
+            path, calls, claims = pipe.recv()
+        except (EOFError, OSError):
+            return
+        run(tvm.runtime.load_module(str(path)), reversed(list(enumerate(calls))), claims)
+        pipe.send(None)
