@@ -27,7 +27,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     fewest: int = 5
     most: int = 30
     spread: float = 0.02
-    budget_s: float = 0.5
+    budget_s: float = 0.3
     network_bytes: int = LARGE_NETWORK
     baseline_every: int = 8
     drift: float = 0.25
