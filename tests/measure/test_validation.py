@@ -15,15 +15,28 @@ from tvm_codl.plan.candidates import PROCESSORS
 from tvm_codl.plan.plan import uniform_plan
 
 
-@pytest.mark.parametrize("disturbed", [False, True])
-def test_only_calm_runs_of_each_processor_say_that_its_costs_are_others(
-    disturbed: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("factors", "disturbed", "said"),
+    [
+        ((1.0, 1.0), False, True),
+        ((1.0, 1.0), True, False),
+        ((0.98, 1.02), False, True),
+        ((0.5, 1.5), False, False),
+    ],
+)
+def test_only_calm_and_steady_runs_of_each_processor_say_that_its_costs_are_others(
+    factors: tuple[float, float], disturbed: bool, said: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In four disturbed races the plan by such costs was never the fastest, and to build it took a tenth of the command."""
-    racing = SimpleNamespace(run=lambda rounds: {"cpu": [6.0] * rounds, "gpu": [4.0] * rounds}, disturbed=disturbed)
+    """In four disturbed races the plan by such costs was never the fastest, and to build it took a tenth of the command; in nine
+    on cores of which neither kept its speed it was so twice."""
+
+    def run(rounds: int) -> dict[str, list[float]]:
+        return {"cpu": [6.0 * factor for factor in factors] * rounds, "gpu": [4.0, 4.0] * rounds}
+
+    racing = SimpleNamespace(run=run, disturbed=disturbed)
     monkeypatch.setattr(validation, "race", lambda modules, **_: racing)
     graph = convolutions(2)
     singles = {on: msgspec.structs.replace(uniform_plan(graph, on, "net"), predicted_ms=4.0) for on in PROCESSORS}
     context: Any = SimpleNamespace(usual_work={})
     found = validation.run_alone(singles, dict.fromkeys(PROCESSORS), context)  # type: ignore[arg-type]
-    assert found == (Calibration() if disturbed else Calibration(cpu=1.5))
+    assert found == (Calibration(cpu=pytest.approx(1.5)) if said else Calibration())

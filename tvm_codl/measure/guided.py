@@ -156,9 +156,10 @@ class GuidedMeasuring:
 
     def _round_size(self) -> int:
         left = self._purse.left
-        least = FEWEST_PIECES - self._chosen if self.budget.measurements == math.inf else 0
-        if left < least:  # in one round, as each fits, plans and chooses for seconds
-            return least
+        if self.budget.measurements == math.inf:
+            left = max(left, FEWEST_PIECES - self._chosen)
+            if left <= LARGEST_ROUND:  # in one round, as each fits, plans and chooses for seconds
+                return left
         return min(left, LARGEST_ROUND, max(SMALLEST_ROUND, left // 3))
 
     def _retry_failures(self) -> None:

@@ -135,7 +135,7 @@ def choose(measured_ms: Mapping[str, float], predicted_ms: Mapping[str, float], 
 def is_unsure(samples: Sequence[Sequence[float]], tie: float = TIE) -> bool:
     """Whether the order of the two fastest is uncertain although they differ by more than a tie."""
     first, second = sorted(samples, key=lambda times: float(np.median(times)))[:2]
-    lead, error = _compare(first, second)
+    lead, error = compare(first, second)
     return math.log1p(tie) < abs(lead) < 2 * error
 
 
@@ -154,11 +154,11 @@ def _has_won(
 
 def _is_ahead(first: str, others: Sequence[str], samples: Mapping[str, Sequence[float]], share: float = 0.0) -> bool:
     """Whether ``first`` is faster than each of ``others``, by that share at least, beyond doubt."""
-    leads = (_compare(samples[first], samples[name]) for name in others)
+    leads = (compare(samples[first], samples[name]) for name in others)
     return all(lead > max(2 * error, math.log1p(share)) for lead, error in leads)
 
 
-def _compare(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
+def compare(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
     """How much longer the second takes, as the median logarithm of the ratio, and that median's standard error.
 
     Compares times of the same round, so that a slow round changes nothing.  The standard error of a median is 1.25 times

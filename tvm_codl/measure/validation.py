@@ -4,6 +4,7 @@ were checked."""
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -20,6 +21,7 @@ from tvm_codl.measure.halving import (
     SECONDS,
     Validation,
     choose,
+    compare,
     halve_successively,
     quantiles,
 )
@@ -134,13 +136,15 @@ def validate(
 
 def run_alone(singles: Mapping[str, Plan], modules: Mapping[str, CoModule], context: Context) -> Calibration:
     """By how much longer than predicted each processor takes for the whole network at the moment; not at all where other
-    work had the cores, which may have hit one of them alone."""
+    work had the cores, which may have hit one of them alone, nor where their times vary more than they err."""
     if len(singles) < len(PROCESSORS):
         return Calibration()
     alone = {on: modules[on] for on in singles}
     racing = race(alone, patience_s=ALONE_PATIENCE_S, usual=context.usual_work)
     times = racing.run(FEWEST[-1])
-    if racing.disturbed:
+    ratio, error = compare(times["cpu"], times["gpu"])
+    predicted = math.log(singles["gpu"].predicted_ms / singles["cpu"].predicted_ms)
+    if racing.disturbed or abs(ratio - predicted) < 2 * error:
         return Calibration()
     return calibrate_alone(singles, quantiles(times, PROCESSORS))
 
