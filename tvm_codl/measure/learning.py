@@ -24,7 +24,7 @@ from tvm_codl.records.rounds import save_rounds
 from tvm_codl.relay.prepared import Prepared
 
 #: The share of a budget of time in which a phone may cool down.
-COOLING = 0.2
+COOLING = 0.1
 #: Transfers that were measured no longer ago, for another network, are not measured again.
 RECENT_S = 600.0
 #: Probes of a grid between two lines of progress.

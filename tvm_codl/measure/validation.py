@@ -33,7 +33,7 @@ from tvm_codl.plan.candidates import PROCESSORS
 from tvm_codl.plan.measured import calibrate_network, record_of
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
-from tvm_codl.plan.shortlist import ShortlistEntry, add_plan_of_runs, origins
+from tvm_codl.plan.shortlist import ShortlistEntry, follow_runs, origins
 from tvm_codl.relay.prepared import Prepared
 from tvm_codl.runtime.comodule import CoModule
 
@@ -54,7 +54,7 @@ def validate(
 ) -> Plan:
     """Builds the shortlisted plans, runs them in turn on the phone beside each processor alone, and returns the fastest
     with its ``measured_ms``.  Stores the times of all but those with wrong answers.  ``found`` gets the fastest so far,
-    once its answers were checked.  A plan by how the processors run now joins, but not ``again``, where one has before.
+    once its answers were checked.  The search's plan follows how the processors run now, but not ``again``.
 
     Leaves out a processor that does not run every operator.
     """
@@ -77,9 +77,9 @@ def validate(
         modules.update(opened)
 
     log("validating on the phone: each processor alone")
-    if not again:  # before the others are built, as one of them may depend on it
+    if not again:  # before the others are built, as the search's depends on it
         add(singles)
-        shortlist = add_plan_of_runs(problem, shortlist, run_alone(singles, modules, context))
+        shortlist = follow_runs(problem, shortlist, run_alone(singles, modules, context))
     if shortlist:
         log(f"and {origins(shortlist)}")
     add({**(singles if again else {}), **{each.origin: each.plan for each in shortlist}})
