@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import ClassVar
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tvm_codl.measure import interleave
 from tvm_codl.measure.interleave import PATIENCE_S, RUNS, STEADY, TRIES, WARM_MS, Race, UsualWork, library_turn
 from tvm_codl.runtime.comodule import Watched
 
@@ -151,3 +154,18 @@ def test_a_core_that_was_once_faster_does_not_make_all_else_disturbed() -> None:
 
     race = Race({"a": turn}, sleep=lambda seconds: None)
     assert len(race.run(20)["a"]) == 20 * RUNS and not race.disturbed and race.discarded < 3
+
+
+def test_what_needs_no_calm_is_done_while_the_machine_calms_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, slept = 10.0, list[float]()
+    monkeypatch.setattr(interleave, "time", SimpleNamespace(monotonic=lambda: now, sleep=slept.append))
+    monkeypatch.setattr(interleave, "CALM_S", 2.0)
+
+    def check() -> None:
+        nonlocal now
+        now += 1.5
+
+    interleave.calm_down()
+    interleave.calm_down(check)
+    interleave.calm_down(lambda: [check(), check()])
+    assert slept == [2.0, 0.5, 0.0]

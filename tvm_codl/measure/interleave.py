@@ -194,14 +194,17 @@ def start(modules: Mapping[str, CoModule], inputs: Mapping[str, np.ndarray]) -> 
     calm_down()
 
 
-def calm_down() -> None:
-    """Waits until the kernel has written pages and freed memory after building and sending libraries.
+def calm_down(meanwhile: Callable[[], object] = lambda: None) -> None:
+    """Waits until the kernel has written pages and freed memory after building and sending libraries; ``meanwhile`` is what
+    needs no calm.
 
     Where the phone is this machine, that work runs on the measured cores for seconds, and it slows co-execution alone: a
     single processor leaves it the other core.
     """
     os.sync()
-    time.sleep(CALM_S)
+    until = time.monotonic() + CALM_S
+    meanwhile()
+    time.sleep(max(0.0, until - time.monotonic()))
 
 
 def sample(module: CoModule, runs: int) -> list[float]:

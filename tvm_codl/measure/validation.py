@@ -83,10 +83,11 @@ def validate(
     if shortlist:
         log(f"and {origins(shortlist)}")
     add({**(singles if again else {}), **{each.origin: each.plan for each in shortlist}})
+    predicted, soundness = {name: plan.predicted_ms for name, plan in plans.items()}, Soundness(prepared, context)
     if not again:  # something was compiled
-        calm_down()
-    predicted = {name: plan.predicted_ms for name, plan in plans.items()}
-    racing, soundness = race(modules, patience_s=seconds / 2, usual=context.usual_work), Soundness(prepared, context)
+        likely = min(predicted, key=predicted.__getitem__)
+        calm_down(lambda: soundness.fault(plans[likely], modules[likely]))
+    racing = race(modules, patience_s=seconds / 2, usual=context.usual_work)
 
     def quantile() -> float:
         return LOWER_QUARTILE if racing.disturbed else MEDIAN
