@@ -79,7 +79,7 @@ def test_a_session_that_breaks_off_tells_its_drift_too(
     assert [meter.ended for meter in meters] == [1, 1]
 
 
-@pytest.mark.parametrize(("budget", "cool_s"), [("20s", 4.0), ("1h", Settings().cool_s), ("40", Settings().cool_s)])
+@pytest.mark.parametrize(("budget", "cool_s"), [("20s", 2.0), ("1h", Settings().cool_s), ("40", Settings().cool_s)])
 def test_the_budget_bounds_cooling_down(
     budget: str, cool_s: float, meters: list[NullMeter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
