@@ -27,8 +27,8 @@ from tvm_codl.plan.plan import uniform_plan
 def test_only_calm_and_steady_runs_of_each_processor_say_that_its_costs_are_others(
     factors: tuple[float, float], disturbed: bool, said: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In four disturbed races the plan by such costs was never the fastest, and to build it took a tenth of the command; in nine
-    on cores of which neither kept its speed it was so twice."""
+    """In four disturbed races the plan by such costs was never the fastest, and on cores that did not keep their speed in two of
+    13."""
 
     def run(rounds: int) -> dict[str, list[float]]:
         return {"cpu": [6.0 * factor for factor in factors] * rounds, "gpu": [4.0, 4.0] * rounds}

@@ -19,6 +19,7 @@ import psutil
 
 from tvm_codl.device.cores import phone_environment
 from tvm_codl.device.reference.serve import command
+from tvm_codl.device.spec import Direct
 
 START_S = 30.0
 
@@ -40,6 +41,10 @@ class Server:
 
     def wait_for(self, words: str, times: int = 1) -> None:
         wait_until(lambda: self.log.read_text().count(words) >= times, f"{words!r} in:\n{self.log.read_text()}")
+
+
+def at(server: Server, key: str = "codl") -> Direct:
+    return Direct("127.0.0.1", server.port, key)
 
 
 def wait_until(condition: Any, what: str, seconds: float = START_S) -> None:

@@ -17,7 +17,7 @@ import tvm
 from tvm import te
 from tvm.rpc import base
 
-from tests.phone.servers import Server, gone, phone_server, tvm_process, wait_until
+from tests.phone.servers import Server, at, gone, phone_server, tvm_process, wait_until
 from tvm_codl.device.connect import Phone, connect
 from tvm_codl.device.handshake import read_number
 from tvm_codl.device.spec import Direct, Proxy, Tracker
@@ -52,10 +52,6 @@ def check_gpu(phone: Phone, library: Path) -> None:
     a, b = tvm.nd.array(x, phone.gpu), tvm.nd.array(np.zeros_like(x), phone.gpu)
     function(a, b)
     np.testing.assert_array_equal(b.numpy(), x + 1)
-
-
-def at(server: Server, key: str = "codl") -> Direct:
-    return Direct("127.0.0.1", server.port, key)
 
 
 def test_three_sessions_in_a_row(server: Server, add_one: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import tvm
 
 from tests.phone import servers
-from tests.phone.servers import Server, phone_server, wait_until
+from tests.phone.servers import Server, at, phone_server, wait_until
 from tests.runtime.adaptive_networks import PLANS, library
 from tests.runtime.partitions import convolutions
 from tvm_codl.build.library import build
@@ -20,7 +20,6 @@ from tvm_codl.device.connect import connect
 from tvm_codl.device.cores import phone_environment
 from tvm_codl.device.reference import warm_up
 from tvm_codl.device.reference.warm_up import kernels_of
-from tvm_codl.device.spec import Direct
 from tvm_codl.measure.worker import open_remote
 
 
@@ -35,10 +34,6 @@ def server(tmp_path: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setattr(servers, "phone_environment", lambda: {**phone_environment(), "POCL_CACHE_DIR": str(compiled)})
     with phone_server(tmp_path, port=0) as started:
         yield started
-
-
-def at(server: Server) -> Direct:
-    return Direct("127.0.0.1", server.port, "codl")
 
 
 def exported(path: Path) -> Path:
