@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -30,6 +33,31 @@ def test_transformed_products_are_the_convolution(m: int) -> None:
         for i in range(m)
     ]
     np.testing.assert_allclose(found, np.array(wanted), rtol=0, atol=1e-5)
+
+
+#: Prints the threads that ran while weights were transformed, beside the one that asked for it.
+_OTHERS = """
+import pathlib, threading, time
+import numpy as np
+from tvm_codl.kernels.tiles import winograd
+
+def switches():
+    tasks = [task for task in pathlib.Path("/proc/self/task").iterdir() if int(task.name) != threading.get_native_id()]
+    return {task.name: [line for line in (task / "status").read_text().splitlines() if "switches" in line] for task in tasks}
+
+before, weights = None, np.ones((3, 3, 256, 64), "float32")
+while before != (before := switches()):  # a new library's threads go to sleep
+    time.sleep(0.2)
+winograd.transformed(weights, 4, 8)
+after = switches()
+print(sorted(task for task in after if after[task] != before.get(task)))
+"""
+
+
+def test_weights_are_transformed_by_one_thread() -> None:
+    """Builds run side by side: threads of each would wait for one another's cores."""
+    ran = subprocess.run([sys.executable, "-c", _OTHERS], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
 
 
 @given(SIZE, SIZE, CHANNELS, CHANNELS, st.booleans())

@@ -66,10 +66,11 @@ def transformed(weights: NDArray[np.float32], m: int, lanes: int) -> NDArray[np.
     channels_in, channels = weights.shape[2:]
     both = np.kron(_G[m], _G[m])
     made = np.empty((len(both), channels // lanes, channels_in, lanes), np.float32)
-    # By blocks of channels: all of them at once would take eight times the memory, and most of the time to reach it.
+    # By blocks of channels: all of them at once would take eight times the memory, and most of the time to reach it.  By einsum,
+    # which has one thread: those of BLAS in two builds at once took the cores from each other, for seconds.
     for block in range(channels // lanes):
         taps = weights[..., block * lanes : (block + 1) * lanes].reshape(WINDOW**2, -1).astype(np.float64)
-        made[:, block] = (both @ taps).reshape(-1, channels_in, lanes)
+        made[:, block] = np.einsum("pi,in->pn", both, taps).reshape(-1, channels_in, lanes)
     return made
 
 
