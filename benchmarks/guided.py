@@ -73,7 +73,7 @@ def reference(prepared: Prepared, session: Session, folder: Path) -> dict[str, P
         own.measure_grid(prepared)
         records = own.records()  # all repeats of each, where there are several
     if not all(path.exists() for path in paths.values()):
-        sharing = measure_transfers(session.phone, session.tools.cpu, session.tools.gpu)
+        sharing = measure_transfers(session.phone, session.tools)
         for name, plan in exhaustive(prepared, records, sharing).items():
             dump_plan(plan, paths[name])
     return {name: load_plan(path) for name, path in paths.items()}

@@ -58,6 +58,10 @@ class Session(Context):
         allowed = Budget.parse(budget) if isinstance(budget, str) else budget
         return learning.learn(prepared, self, allowed, retry_failed)[0]
 
+    def compile_ahead(self) -> None:
+        """Compiles what :meth:`measure` and :meth:`plan` run first on the phone, for whoever has time before."""
+        learning.compile_ahead(self)
+
     def measure_grid(self, prepared: Prepared, retry_failed: bool = False) -> list[Record]:
         """Measures every operator whole and split along each axis in tenths."""
         return learning.measure_grid(prepared, self, retry_failed)

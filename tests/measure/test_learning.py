@@ -47,7 +47,7 @@ def meters(monkeypatch: pytest.MonkeyPatch) -> list[NullMeter]:
         return meter
 
     monkeypatch.setattr(learning.Measurer, "of", measurer)
-    monkeypatch.setattr(learning, "measure_transfers", lambda phone, cpu, gpu: TransferCost(0.002, 0.002))
+    monkeypatch.setattr(learning, "measure_transfers", lambda phone, tools: TransferCost(0.002, 0.002))
     monkeypatch.setattr(learning, "model_fitter", lambda *_: lambda records: CostModel.fit(samples_of(records)))
     monkeypatch.setattr(learning, "grid_probes", lambda graph, axes: whole_probes(graph))
     return opened
@@ -100,7 +100,7 @@ def test_transfers_are_measured_once_for_several_networks(
     meters: list[NullMeter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured = [TransferCost(0.002, 0.002), TransferCost(0.004, 0.004)]
-    monkeypatch.setattr(learning, "measure_transfers", lambda phone, cpu, gpu: measured.pop(0))
+    monkeypatch.setattr(learning, "measure_transfers", lambda phone, tools: measured.pop(0))
     now = learning.time.time()
     with RecordStore(tmp_path / "records.sqlite") as store:
         context = Context(PHONE, store, TOOLS)
@@ -111,6 +111,21 @@ def test_transfers_are_measured_once_for_several_networks(
         other = Context(PHONE, store, SimpleNamespace(cpu=None, gpu=None, kernel_id="c"))
         with pytest.raises(IndexError):
             learning.usual_transfer_cost(other)
+
+
+def test_what_transfers_run_is_compiled_ahead_unless_they_were_just_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[Any] = []
+    monkeypatch.setattr(learning, "compile_programs", compiled.append)
+    monkeypatch.setattr(learning, "measure_transfers", lambda phone, tools: TransferCost(0.002, 0.002))
+    with RecordStore(tmp_path / "records.sqlite") as store:
+        context = Context(PHONE, store, TOOLS)
+        learning.compile_ahead(context)
+        assert compiled == [TOOLS]
+        learning.usual_transfer_cost(context)
+        learning.compile_ahead(context)
+        assert compiled == [TOOLS]
 
 
 def test_so_it_is_in_a_grid(meters: list[NullMeter], tmp_path: Path) -> None:

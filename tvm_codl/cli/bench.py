@@ -46,13 +46,13 @@ def command(
     if peers and phone.named:
         raise UsageError("--peers compares with programs on this machine", "the phone is another one")
     phone.start()
-    prepared = read_network(source, shape)
     import msgspec
 
-    plan = named_plan(given, prepared) if given else None
-    with phone.connect() as session:
+    with phone.connect_later() as session:
+        prepared = read_network(source, shape, None if given else lambda: session().compile_ahead())
+        plan = named_plan(given, prepared) if given else None
         plan_path = given or str(output or "")
-        report = session.bench(
+        report = session().bench(
             prepared, plan=plan, plan_path=plan_path, repeat=repeat, budget_s=budget, peers=peers, full=full, **effort()
         )
     if as_json:

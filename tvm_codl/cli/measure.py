@@ -54,19 +54,19 @@ def command(
             "--grid makes no plan", next="run tvm-codl plan MODEL -o plan.json afterwards: it reads the records"
         )
     phone.start()
-    prepared = read_network(source, shape)
     from tvm_codl.plan.files import dump_plan
 
-    with phone.connect() as session:
+    with phone.connect_later() as session:
+        prepared = read_network(source, shape, None if grid else lambda: session().compile_ahead())
         if grid:
-            records = session.measure_grid(prepared, retry_failed)
+            records = session().measure_grid(prepared, retry_failed)
             failed = sum(not record.ok for record in records)
             if as_json:
                 print_json({"model": prepared.name, "records": len(records), "failed": failed})
             else:
                 click.echo(f"{len(records)} records, {failed} of them failed")
             return
-        guided = session.measure(prepared, allowed, retry_failed)
+        guided = session().measure(prepared, allowed, retry_failed)
     if as_json:
         print_json(
             {

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,6 +157,12 @@ class PhoneChoice:
             phones=self.phones, soc=self.soc,
         )  # fmt: skip
 
+    @contextlib.contextmanager
+    def connect_later(self) -> Iterator[Callable[[], Session]]:
+        """A function that gives the session, and connects when it is first called."""
+        with contextlib.ExitStack() as stack:
+            yield functools.cache(lambda: stack.enter_context(self.connect()))
+
 
 def phone_options(command: Command) -> Command:
     """Which phone; the command gets ``phone``, a :class:`PhoneChoice`, with ``--records`` and ``--tuning-records`` in it."""
@@ -250,10 +256,13 @@ tuning_options = options(
 )  # fmt: skip
 
 
-def read_network(source: str, shape: tuple[tuple[str, tuple[int, ...]], ...]) -> Prepared:
+def read_network(
+    source: str, shape: tuple[tuple[str, tuple[int, ...]], ...], ahead: Callable[[], None] | None = None
+) -> Prepared:
     """The network of an ONNX or TFLite file or ``zoo:NAME``, ready to plan.
 
-    Its import is checked where the command has ``--no-check`` and it is not given.  Raises :class:`~tvm_codl.errors.CheckFailed` for one that was imported wrongly.
+    Its import is checked where the command has ``--no-check`` and it is not given, by another process, beside which ``ahead``
+    runs here.  Raises :class:`~tvm_codl.errors.CheckFailed` for one that was imported wrongly.
     """
     from tvm_codl.cli.output import talk
     from tvm_codl.frontend.load import load_model
@@ -265,17 +274,19 @@ def read_network(source: str, shape: tuple[tuple[str, tuple[int, ...]], ...]) ->
     prepared = functools.cache(functools.partial(prepare, model))
     context = click.get_current_context(silent=True)
     if context is not None and context.meta.get(_NO_CHECK) is False:
-        check_import(model, log=talk, meanwhile=prepared)
+        check_import(model, log=talk, meanwhile=lambda: (prepared(), ahead and ahead()))
         KnownNetwork(source, dict(shape)).keep(prepared())
     return prepared()
 
 
-def read_operators(source: str, shape: tuple[tuple[str, tuple[int, ...]], ...]) -> Prepared:
+def read_operators(
+    source: str, shape: tuple[tuple[str, tuple[int, ...]], ...], ahead: Callable[[], None] | None = None
+) -> Prepared:
     """As :func:`read_network`, for a command that may need the operators alone: a network that is known is imported when
     the command asks for more."""
     from tvm_codl.measure.known_network import KnownNetwork
 
-    load = functools.partial(read_network, source, shape)
+    load = functools.partial(read_network, source, shape, ahead)
     return KnownNetwork(source, dict(shape)).read(load) or load()
 
 

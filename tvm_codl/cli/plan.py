@@ -66,40 +66,39 @@ def command(
     from tvm_codl.records.settings import parse_settings
 
     wanted = parse_settings(settings)  # before anything is measured: a bad file is an error now
-    if not given and not changes:
+    measures = not given and not changes
+    if measures:
         phone.start()
-    prepared = read_operators(source, shape)
-    if annotated is not None:
-        from tvm_codl.measure.annotated_file import annotate_file, check_annotatable
-
-        check_annotatable(prepared.model, annotated)
-    table = read_power(power) if power else None
-    plan = named_plan(given, prepared) if given else None
-    asked = parse_asked(changes, prepared.graph, prepared.axes)
     changed = None
-    if asked:
-        costs = find_costs(
-            prepared, phone.connect, phone.records, phone.tuning_records, device=plan.device if plan else "",
-            named=phone.named, budget_s=budget, log=talk,
-        )  # fmt: skip
-        energy = None
-        if objective == "energy":
-            from tvm_codl.measure.planning import required_power
+    with phone.connect_later() as session:
+        prepared = read_operators(source, shape, (lambda: session().compile_ahead()) if measures else None)
+        if annotated is not None:
+            from tvm_codl.measure.annotated_file import annotate_file, check_annotatable
 
-            energy = Energy(required_power(table, costs.profile))
-        changed = what_if(costs.problem, asked, plan, energy)
-        plan = changed.plan
-    elif plan is None:
-        with phone.connect() as session:
+            check_annotatable(prepared.model, annotated)
+        table = read_power(power) if power else None
+        plan = named_plan(given, prepared) if given else None
+        asked = parse_asked(changes, prepared.graph, prepared.axes)
+        if asked:
+            costs = find_costs(
+                prepared, phone.connect, phone.records, phone.tuning_records, device=plan.device if plan else "",
+                named=phone.named, budget_s=budget, log=talk,
+            )  # fmt: skip
+            energy = None
             if objective == "energy":
-                plan = session.plan_energy(prepared, budget, table)
-            else:
-                plan = session.plan(prepared, budget, **effort())
-    if settings != "default":
-        if output is not None:  # searching may fail
-            dump_plan(plan, output)
-        with phone.connect() as session:
-            plan = session.apply_settings(prepared, plan, wanted)
+                from tvm_codl.measure.planning import required_power
+
+                energy = Energy(required_power(table, costs.profile))
+            changed = what_if(costs.problem, asked, plan, energy)
+            plan = changed.plan
+        elif plan is None and objective == "energy":
+            plan = session().plan_energy(prepared, budget, table)
+        elif plan is None:
+            plan = session().plan(prepared, budget, **effort())
+        if settings != "default":
+            if output is not None:  # searching may fail
+                dump_plan(plan, output)
+            plan = session().apply_settings(prepared, plan, wanted)
     if plan.predicted_mj:
         talk(f"predicted {plan.predicted_mj:.3f} mJ a run: by the power table, a model and not a measurement")
     if changed is not None:

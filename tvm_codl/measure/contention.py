@@ -12,10 +12,8 @@ import tvm
 from tvm import relay
 
 from tvm_codl.build.dataflow import Argument, Dataflow, Region, Root, Value, shape_of
-from tvm_codl.build.library import build_dataflow
 from tvm_codl.cost.contention import Beside, Contention
 from tvm_codl.errors import DeviceError
-from tvm_codl.kernels.dispatch import scheduled
 
 ROUNDS = 5
 REPEAT = 2
@@ -79,15 +77,13 @@ def kernels() -> tuple[Dataflow, list[float]]:
     return Dataflow(program.roots, program.regions, [], [], timed_alone=True), moved
 
 
-def measure_contention(ready: Callable[[Any], Any], cpu: tvm.target.Target, gpu: tvm.target.Target) -> Contention:
-    """Times every kernel of each processor alone and beside every one of the other; one or two seconds when built.
+def measure_contention(ready: Callable[[Dataflow], Any]) -> Contention:
+    """Times every kernel of each processor alone and beside every one of the other; a few seconds when built.
 
-    ``ready`` sends a library to the phone and opens it.
+    ``ready`` builds a program and opens it on the phone.
     """
     flow, moved = kernels()
-    with scheduled():
-        module = ready(build_dataflow(flow, cpu, gpu, keep_weights=False))
-    return Contention.fit(beside(module, flow, moved))
+    return Contention.fit(beside(ready(flow), flow, moved))
 
 
 def beside(module: Any, flow: Dataflow, moved: list[float]) -> list[Beside]:

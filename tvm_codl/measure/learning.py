@@ -15,7 +15,7 @@ from tvm_codl.measure.context import Context
 from tvm_codl.measure.fitting import model_fitter, pose_problem
 from tvm_codl.measure.guided import Guided, GuidedMeasuring, grid_probes
 from tvm_codl.measure.measurer import Measurer
-from tvm_codl.measure.transfers import measure_transfers
+from tvm_codl.measure.transfers import compile_programs, measure_transfers
 from tvm_codl.plan.measured import graph_digest
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.problem import Problem
@@ -85,13 +85,22 @@ def learn(
 def usual_transfer_cost(context: Context) -> TransferCost:
     """What transfers usually cost on the phone; measures it first, unless that was done in the last :data:`RECENT_S`."""
     of = context.store.path, context.device, context.tools.kernel_id
-    kept = load_transfer_cost(*of)
-    if kept is not None and 0 <= time.time() - kept.when <= RECENT_S:
-        sharing = kept.sharing
-    else:
-        sharing = measure_transfers(context.phone, context.tools.cpu, context.tools.gpu)
+    sharing = _recent_transfer_cost(context)
+    if sharing is None:
+        sharing = measure_transfers(context.phone, context.tools)
         save_transfer_cost(*of, sharing)
     return load_usual_transfer_cost(*of) or sharing
+
+
+def compile_ahead(context: Context) -> None:
+    """Compiles what :func:`learn` runs first on the phone, for whoever has time before."""
+    if _recent_transfer_cost(context) is None:
+        compile_programs(context.tools)
+
+
+def _recent_transfer_cost(context: Context) -> TransferCost | None:
+    kept = load_transfer_cost(context.store.path, context.device, context.tools.kernel_id)
+    return kept.sharing if kept is not None and 0 <= time.time() - kept.when <= RECENT_S else None
 
 
 def measure_grid(prepared: Prepared, context: Context, retry_failed: bool = False) -> list[Record]:

@@ -8,20 +8,21 @@ from __future__ import annotations
 import itertools
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relay
 
 from tvm_codl.build.dataflow import Argument, Dataflow
+from tvm_codl.build.kernel_cache import KernelCache
 from tvm_codl.build.library import Library, build_dataflow
 from tvm_codl.cost.transfers import TransferCost
-from tvm_codl.measure.contention import Program, increment, measure_contention
+from tvm_codl.kernels.toolchain import Toolchain
+from tvm_codl.measure.contention import Program, increment, kernels, measure_contention
 from tvm_codl.measure.worker import open_remote
 
 ROUNDS = 8
@@ -73,19 +74,40 @@ def joins(shape: tuple[int, ...]) -> Dataflow:
     return Dataflow(program.roots, program.regions, [], [])
 
 
-def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target) -> TransferCost:
-    """Medians over many runs of small programs on the phone; a few seconds, most of them for building.
+#: What every phone runs.
+PROGRAMS: tuple[Callable[[], Dataflow], ...] = (
+    partial(joins, LARGE),
+    partial(ping_pong, LARGE, ROUNDS),
+    partial(chain, NEAR, ("gpu",) * 2 * ROUNDS),
+    partial(readers, NEAR, ROUNDS // 2),
+    lambda: kernels()[0],
+)
+
+
+def compile_programs(tools: Toolchain) -> None:
+    """Compiles the programs of :func:`measure_transfers`, which finds their kernels in the cache then."""
+    for program in PROGRAMS:
+        _build(program(), tools)
+
+
+def _build(flow: Dataflow, tools: Toolchain) -> Library:
+    with tools.scheduled():
+        return build_dataflow(flow, tools.cpu, tools.gpu, keep_weights=False, cache=KernelCache(tools.build_id))
+
+
+def measure_transfers(phone: Any, tools: Toolchain) -> TransferCost:
+    """Medians over many runs of small programs on the phone; a few seconds.
 
     Waits and joins are the least of three looks between which others are built: on a core that somebody else has for a
     moment, a wait takes a hundred times as long, and every plan would be the better processor alone.
     """
     with tempfile.TemporaryDirectory(prefix="tvm-codl-share-") as folder:
 
-        def ready(library: Library) -> Any:
-            return open_remote(phone, library.export(Path(folder) / f"share-{time.time_ns()}.so"))
+        def ready(flow: Dataflow) -> Any:
+            return open_remote(phone, _build(flow, tools).export(Path(folder) / f"share-{time.time_ns()}.so"))
 
         def runs(flow: Dataflow) -> tuple[Any, list[list[Span]]]:
-            module = ready(build_dataflow(flow, cpu, gpu))
+            module = ready(flow)
             module.run({"x": np.zeros(flow.roots[0].shape, "float32")})
             return module, look(module)
 
@@ -95,7 +117,7 @@ def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target
         def join_ms() -> float:
             return max(median(joining.time_region(i, 9)) for i in range(2))
 
-        joining = ready(build_dataflow(joins(LARGE), cpu, gpu, keep_weights=False))
+        joining = ready(joins(LARGE))
         passing, crossed = runs(ping_pong(LARGE, ROUNDS))
         looks, joined = [crossed], [join_ms()]
         lone, queued = runs(chain(NEAR, ("gpu",) * 2 * ROUNDS))
@@ -139,7 +161,7 @@ def measure_transfers(phone: Any, cpu: tvm.target.Target, gpu: tvm.target.Target
             to_cpu_ms_per_mb=to_cpu,
             to_gpu_ms_per_mb=to_gpu,
             move_feed_ms=move_feed,
-            contention=measure_contention(ready, cpu, gpu),
+            contention=measure_contention(ready),
         )
 
 
