@@ -14,8 +14,9 @@ from tvm_codl.frontend.load import load_model
 from tvm_codl.plan.plan import Placement
 from tvm_codl.records.settings import Settings
 from tvm_codl.relay import pipeline
-from tvm_codl.relay.calls import Site, call_pass
+from tvm_codl.relay.calls import Site, call_pass, only_with
 from tvm_codl.relay.prepared import Prepared
+from tvm_codl.relay.walk import with_types
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,25 @@ def test_a_new_pass_is_one_line_of_a_phase(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(pipeline, "NHWC", (*pipeline.NHWC, call_pass("Note", note)))
     pipeline.simplify(module)
     assert seen == ["layout_transform", "nn.max_pool2d", "nn.relu", "layout_transform"]
+
+
+def test_passes_run_only_where_an_operator_needs_them() -> None:
+    seen: list[str] = []
+    note = call_pass("Note", lambda site: seen.append(site.op))
+    x = relay.var("x", shape=(1, 4))
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(relay.exp(x)))))
+    pipeline.run([only_with(("nn.dense", "nn.conv2d"), note)], module)
+    assert not seen
+    pipeline.run([only_with(("nn.dense", "exp"), note)], module)
+    assert seen == ["exp", "nn.relu"]
+
+
+def test_types_are_inferred_only_where_one_is_missing(small: Prepared) -> None:
+    module = small.module
+    assert with_types(module).same_as(module)
+    main = module["main"]
+    changed = relay.Function(main.params, relay.Tuple([main.body, relay.nn.relu(main.body)]))
+    assert with_types(tvm.IRModule.from_expr(changed))["main"].body.fields[1].checked_type == main.body.checked_type
 
 
 def test_float16_comes_last_and_only_where_the_plan_asks_for_it(small: Prepared) -> None:

@@ -45,13 +45,17 @@ def _moved(expr: relay.Expr, made: Mapping[relay.Expr, relay.Expr], rows: dict[r
         return relay.TupleGetItem(new[0], expr.index, expr.span)
     if not isinstance(expr, relay.Call):
         return expr
-    shape, shapes = _shape(expr), [_shape(arg) for arg in expr.args]
-    if _is(expr, "reshape") and shape == _row(shapes[0]) and expr.args[0] in rows:
-        return rows[expr.args[0]]
     again = relay.Call(expr.op, new, expr.attrs, expr.type_args, expr.span)
-    if _is(expr, "reshape") and shapes[0] == _row(shape):
-        rows[expr] = new[0]
-    elif _is(expr, *ELEMENTWISE) and any(arg in rows for arg in expr.args) and all(_fits(s, shape) for s in shapes):
+    name = expr.op.name if isinstance(expr.op, tvm.ir.Op) else ""
+    if name != "reshape" and not (name in ELEMENTWISE and rows and any(arg in rows for arg in expr.args)):
+        return again
+    shape, shapes = _shape(expr), [_shape(arg) for arg in expr.args]
+    if name == "reshape":
+        if shape == _row(shapes[0]) and expr.args[0] in rows:
+            return rows[expr.args[0]]
+        if shapes[0] == _row(shape):
+            rows[expr] = new[0]
+    elif all(_fits(s, shape) for s in shapes):
         given = [
             rows[arg] if arg in rows else relay.reshape(part, _row(size)) if size[1:3] == shape[1:3] else part
             for arg, part, size in zip(expr.args, new, shapes, strict=True)
@@ -59,10 +63,6 @@ def _moved(expr: relay.Expr, made: Mapping[relay.Expr, relay.Expr], rows: dict[r
         rows[expr] = relay.Call(expr.op, given, expr.attrs, expr.type_args, expr.span)
         return relay.reshape(rows[expr], shape)
     return again
-
-
-def _is(call: relay.Call, *names: str) -> bool:
-    return isinstance(call.op, tvm.ir.Op) and call.op.name in names
 
 
 def _shape(expr: relay.Expr) -> Shape:

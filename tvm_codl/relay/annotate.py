@@ -11,7 +11,7 @@ from tvm_codl.graph.split import axes
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.relay.extract import read
-from tvm_codl.relay.walk import rewrite
+from tvm_codl.relay.walk import rewrite, with_types
 
 PLACEMENT, CHAIN = "codl.placement", "codl.chain"
 
@@ -25,6 +25,7 @@ def AnnotateCoExecution(plan: Plan) -> tvm.transform.Pass:
     """
 
     def annotate(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        mod = with_types(mod)
         graph, _weights, calls = read(mod)
         verify_plan(plan, graph, {operator.id: axes(operator, graph) for operator in graph.operators})
         placed = {planned.operator: planned for planned in plan.operators}
@@ -38,7 +39,7 @@ def AnnotateCoExecution(plan: Plan) -> tvm.transform.Pass:
 
         return rewrite(mod, mark)
 
-    return tvm.transform.module_pass(annotate, opt_level=0, name="AnnotateCoExecution", required=["InferType"])
+    return tvm.transform.module_pass(annotate, opt_level=0, name="AnnotateCoExecution")
 
 
 def to_text(placement: Placement) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,18 +17,15 @@ from tvm_codl.relay.walk import children_in_order, rewrite, with_children
 
 @dataclass(frozen=True)
 class Site:
-    """A call that a rule may replace: ``call`` as it was (typed), ``args`` as already rewritten.
+    """A call that a rule may replace: ``call`` of the operator ``op`` as it was (typed), ``args`` as already rewritten.
 
     ``uses`` counts how often the calls of the *original* function use a rewritten expression.
     """
 
     call: relay.Call
+    op: str
     args: tuple[relay.Expr, ...]
     uses: Counter[relay.Expr]
-
-    @property
-    def op(self) -> str:
-        return str(self.call.op.name)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -96,13 +93,16 @@ def call_pass(name: str, rule: Callable[[Site], relay.Expr | None]) -> tvm.trans
             order = children_in_order(module["main"].body)
         except UserError:
             return module
-        if any(isinstance(expr, relay.Call) and not is_call(expr) for expr in order):
+        calls = [expr for expr in order if isinstance(expr, relay.Call)]
+        names = {call: str(call.op.name) for call in calls if isinstance(call.op, tvm.ir.Op)}
+        if len(names) < len(calls):
             return module
         users = Counter(child for below in order.values() for child in below)
         uses: Counter[relay.Expr] = Counter()
 
         def replace(expr: relay.Expr, new: Sequence[relay.Expr]) -> relay.Expr:
-            made = rule(Site(expr, tuple(new), uses)) if is_call(expr) else None
+            op = names.get(expr)
+            made = rule(Site(expr, op, tuple(new), uses)) if op else None
             made = with_children(expr, new, order[expr]) if made is None else made
             uses[made] += users[expr]
             return made
@@ -110,3 +110,14 @@ def call_pass(name: str, rule: Callable[[Site], relay.Expr | None]) -> tvm.trans
         return rewrite(module, replace, order)
 
     return tvm.transform.module_pass(transform, opt_level=0, name=name)
+
+
+def only_with(operators: Collection[str], *passes: tvm.transform.Pass) -> tvm.transform.Pass:
+    """``passes`` for a module that has one of ``operators``; another one is left as it is, which takes no time."""
+
+    def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        if not any(str(name) in operators for name in relay.analysis.list_op_freqs(module)):
+            return module
+        return tvm.transform.Sequential(list(passes))(module)
+
+    return tvm.transform.module_pass(transform, opt_level=0, name="OnlyWith")

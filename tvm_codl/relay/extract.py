@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 
 import msgspec
@@ -26,7 +27,12 @@ TUPLE, TUPLE_GET_ITEM, IDENTITY = "tuple", "tuple_get_item", "copy"
 
 def read(prepared: tvm.IRModule) -> tuple[OpGraph, dict[str, np.ndarray], dict[int, relay.Call]]:
     """The graph and weights of a prepared module, and each operator's call.  Deterministic."""
-    reader = _Reader(prepared["main"])
+    return _read(prepared["main"])
+
+
+@functools.lru_cache(maxsize=2)  # of a network and of what its last plan made of it: each plan reads the network again
+def _read(main: relay.Function) -> tuple[OpGraph, dict[str, np.ndarray], dict[int, relay.Call]]:
+    reader = _Reader(main)
     return reader.graph(), reader.weights, reader.calls
 
 

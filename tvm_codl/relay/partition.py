@@ -13,6 +13,7 @@ from tvm_codl.relay.annotate import CHAIN, PLACEMENT, from_text
 from tvm_codl.relay.extract import read
 from tvm_codl.relay.piece import WeightSlices, piece_body
 from tvm_codl.relay.regions import Region, Schedule, Source, schedule, source_shape
+from tvm_codl.relay.walk import with_types
 
 PROCESSOR, OPERATORS = "codl.processor", "codl.operators"
 
@@ -31,6 +32,7 @@ def PartitionCoExecution() -> tvm.transform.Pass:
     """
 
     def partition(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        mod = with_types(mod)
         graph, weights, calls = read(mod)
         placements, chains = {}, {}
         for operator in graph.operators:
@@ -46,7 +48,7 @@ def PartitionCoExecution() -> tvm.transform.Pass:
         writer = _Writer(graph, weights, schedule(graph, placements), chains, mod["main"])
         return relay.transform.InferType()(writer.module())
 
-    return tvm.transform.module_pass(partition, opt_level=0, name="PartitionCoExecution", required=["InferType"])
+    return tvm.transform.module_pass(partition, opt_level=0, name="PartitionCoExecution")
 
 
 class _Writer:

@@ -20,6 +20,7 @@ from tvm_codl.graph.split import axes
 from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.relay.annotate import AnnotateCoExecution
+from tvm_codl.relay.calls import only_with
 from tvm_codl.relay.extract import read
 from tvm_codl.relay.float16 import GpuFloat16
 from tvm_codl.relay.fold import FoldConstants
@@ -31,6 +32,7 @@ from tvm_codl.relay.operator_ends import EndOperators
 from tvm_codl.relay.partition import PartitionCoExecution
 from tvm_codl.relay.plain_tensors import PlainTensors
 from tvm_codl.relay.prepared import Prepared
+from tvm_codl.relay.quantised import DEQUANTISE, QUANTISE
 from tvm_codl.relay.rounding import PlainQuantised
 from tvm_codl.relay.spans import keeping_spans
 from tvm_codl.relay.stored_integers import MoveDequantise, StoreFromZero
@@ -47,11 +49,7 @@ SIMPLIFY: tuple[Pass, ...] = (
     stock.InferType(),
     FoldConstants,  # first: DynamicToStatic compiles a kernel for each cast of a zero point
     stock.DynamicToStatic(),
-    StoreFromZero,
-    MoveDequantise,
-    IntegerProducts,
-    EndOperators,
-    PlainQuantised,
+    only_with((QUANTISE, DEQUANTISE), StoreFromZero, MoveDequantise, IntegerProducts, EndOperators, PlainQuantised),
     stock.SimplifyInference(),
     FoldConstants,
     stock.CanonicalizeOps(),
@@ -67,8 +65,7 @@ NHWC: tuple[Pass, ...] = (
     stock.ConvertLayout(NHWC_LAYOUTS),
     stock.InferType(),
     FoldConstants,
-    ScaleTransposed,
-    TransposedAsConvolution,
+    only_with(("nn.conv2d_transpose",), ScaleTransposed, TransposedAsConvolution),
     DropLayoutChanges,
 )
 #: 3. Each operator becomes one primitive function.  Also simplifies modules that no frontend of ours imported.

@@ -25,19 +25,23 @@ def in_order(root: relay.Expr) -> Iterator[relay.Expr]:
 
 
 def children_in_order(root: relay.Expr) -> dict[relay.Expr, list[relay.Expr]]:
-    """As :func:`in_order`, each with its children: to ask TVM for them again takes longer than all the rest of a pass."""
+    """As :func:`in_order`, each with its children: to ask TVM for them again takes longer than all the rest of a pass.
+
+    Each expression is one Python object here.  TVM makes another one whenever it is asked, and to compare two asks it twice.
+    """
     found: dict[relay.Expr, list[relay.Expr]] = {}
-    seen: set[relay.Expr] = set()
+    known: dict[int, relay.Expr] = {root.handle.value: root}
+    seen: set[int] = set()
     stack: list[tuple[relay.Expr, list[relay.Expr] | None]] = [(root, None)]
     while stack:
         expr, below = stack.pop()
         if below is not None:
             found[expr] = below
-        elif expr not in seen:
-            seen.add(expr)
-            below = children(expr)
+        elif expr.handle.value not in seen:
+            seen.add(expr.handle.value)
+            below = [known.setdefault(child.handle.value, child) for child in children(expr)]
             stack.append((expr, below))
-            stack.extend((child, None) for child in reversed(below) if child not in seen)
+            stack.extend((child, None) for child in reversed(below) if child.handle.value not in seen)
     return found
 
 
@@ -58,7 +62,7 @@ def children(expr: relay.Expr) -> list[relay.Expr]:
 
 def with_children(expr: relay.Expr, new: Sequence[relay.Expr], old: Sequence[relay.Expr] | None = None) -> relay.Expr:
     """``expr`` on other children; itself where they are the same as its ``old`` ones, and a tuple's field where it is known."""
-    if all(a.same_as(b) for a, b in zip(children(expr) if old is None else old, new, strict=True)):
+    if all(a is b or a.same_as(b) for a, b in zip(children(expr) if old is None else old, new, strict=True)):
         return expr
     if isinstance(expr, relay.Call):
         return relay.Call(expr.op, list(new), expr.attrs, expr.type_args, expr.span)
@@ -67,6 +71,24 @@ def with_children(expr: relay.Expr, new: Sequence[relay.Expr], old: Sequence[rel
     if isinstance(new[0], relay.Tuple):
         return new[0].fields[expr.index]
     return relay.TupleGetItem(new[0], expr.index, expr.span)
+
+
+def with_types(module: tvm.IRModule, order: Mapping[relay.Expr, list[relay.Expr]] | None = None) -> tvm.IRModule:
+    """``module``, with types inferred where one is missing: ``InferType`` makes all of it anew.
+
+    ``order`` as for :func:`rewrite`.
+    """
+    main, untyped = module["main"], list[relay.Expr]()
+
+    def note(expr: relay.Expr) -> None:
+        if not isinstance(expr, tvm.ir.Op) and expr._checked_type_ is None:
+            untyped.append(expr)
+
+    for expr in (*main.params, *(children_in_order(main.body) if order is None else order)):
+        note(expr)
+        if isinstance(expr, relay.Call) and isinstance(expr.op, relay.Function):
+            relay.analysis.post_order_visit(expr.op, note)
+    return relay.transform.InferType()(module) if untyped else module
 
 
 def rewrite(
@@ -78,12 +100,13 @@ def rewrite(
     """
     main = module["main"]
     made: dict[relay.Expr, relay.Expr] = {}
-    for expr, below in (children_in_order(main.body) if order is None else order).items():
+    order = children_in_order(main.body) if order is None else order
+    for expr, below in order.items():
         new = [made[child] for child in below]
         replaced = rule(expr, new)
         made[expr] = with_children(expr, new, below) if replaced is None else replaced
     if made[main.body].same_as(main.body):
-        return relay.transform.InferType()(module)
+        return with_types(module, order)
     result = tvm.IRModule(dict(module.functions_items()), module.type_definitions)
     result["main"] = relay.Function(main.params, made[main.body], None, main.type_params, main.attrs)
     return relay.transform.InferType()(result)
