@@ -66,7 +66,8 @@ TABLE: dict[str, Evaluate] = {
 }
 
 
-def _fold(site: Site) -> relay.Expr | None:
+def fold(site: Site) -> relay.Expr | None:
+    """The value of a call on constants; None where it has others, or is not known here."""
     if site.op in ("reshape", "expand_dims", "squeeze", "nn.batch_flatten"):
         value = value_of(site.args[0])
         return None if value is None else as_constant(value.reshape(site.shape))
@@ -85,4 +86,4 @@ def _fold(site: Site) -> relay.Expr | None:
     return as_constant(np.ascontiguousarray(result, dtype=site.call.checked_type.dtype).reshape(site.shape))
 
 
-FoldConstants = call_pass("FoldConstants", _fold)
+FoldConstants = call_pass("FoldConstants", fold)

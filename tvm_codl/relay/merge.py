@@ -1,4 +1,4 @@
-"""The pass that merges sums and products by constants, still in NCHW."""
+"""The pass that folds constants, and merges sums and products by them, still in NCHW."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import numpy as np
 from tvm import relay
 
 from tvm_codl.relay.calls import Site, as_constant, call_pass, is_call, made_from, shape_of, value_of
+from tvm_codl.relay.fold import fold
+
+
+def _fold_or_merge(site: Site) -> relay.Expr | None:
+    folded = fold(site)
+    return _merge(site) if folded is None else folded
 
 
 def _merge(site: Site) -> relay.Expr | None:
@@ -51,4 +57,4 @@ def _ends_convolution(x: relay.Expr) -> bool:
     return is_call(x, "nn.conv2d")
 
 
-MergeConstants = call_pass("MergeConstants", _merge)
+MergeConstants = call_pass("MergeConstants", _fold_or_merge)

@@ -51,12 +51,9 @@ SIMPLIFY: tuple[Pass, ...] = (
     stock.DynamicToStatic(),
     only_with((QUANTISE, DEQUANTISE), StoreFromZero, MoveDequantise, IntegerProducts, EndOperators, PlainQuantised),
     stock.SimplifyInference(),
-    FoldConstants,
     stock.CanonicalizeOps(),
-    FoldConstants,
     MergeConstants,
     keeping_spans(stock.BackwardFoldScaleAxis()),
-    FoldConstants,
     MergeConstants,
     stock.DeadCodeElimination(),
 )
