@@ -10,7 +10,7 @@ from tvm import relay
 from tvm_codl.graph.split import axes
 from tvm_codl.plan.plan import Placement, Plan
 from tvm_codl.plan.verify import verify_plan
-from tvm_codl.relay.extract import read
+from tvm_codl.relay.extract import read_kept
 from tvm_codl.relay.walk import rewrite, with_types
 
 PLACEMENT, CHAIN = "codl.placement", "codl.chain"
@@ -26,7 +26,7 @@ def AnnotateCoExecution(plan: Plan) -> tvm.transform.Pass:
 
     def annotate(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         mod = with_types(mod)
-        graph, _weights, calls = read(mod)
+        graph, _weights, calls = read_kept(mod)
         verify_plan(plan, graph, {operator.id: axes(operator, graph) for operator in graph.operators})
         placed = {planned.operator: planned for planned in plan.operators}
         marks = {call: placed[id] for id, call in calls.items()}

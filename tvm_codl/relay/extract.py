@@ -30,10 +30,17 @@ def read(prepared: tvm.IRModule) -> tuple[OpGraph, dict[str, np.ndarray], dict[i
     return _read(prepared["main"])
 
 
-@functools.lru_cache(maxsize=2)  # of a network and of what its last plan made of it: each plan reads the network again
+def read_kept(prepared: tvm.IRModule) -> tuple[OpGraph, dict[str, np.ndarray], dict[int, relay.Call]]:
+    """As :func:`read`, and keeps what it found until it reads another module: each plan asks for it again."""
+    return _read_kept(prepared["main"])
+
+
 def _read(main: relay.Function) -> tuple[OpGraph, dict[str, np.ndarray], dict[int, relay.Call]]:
     reader = _Reader(main)
     return reader.graph(), reader.weights, reader.calls
+
+
+_read_kept = functools.lru_cache(maxsize=1)(_read)
 
 
 def tensor_types(kind: relay.Type) -> list[tuple[Shape, str]]:

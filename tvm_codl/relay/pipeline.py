@@ -21,7 +21,7 @@ from tvm_codl.plan.plan import Plan
 from tvm_codl.plan.verify import verify_plan
 from tvm_codl.relay.annotate import AnnotateCoExecution
 from tvm_codl.relay.calls import only_with
-from tvm_codl.relay.extract import read
+from tvm_codl.relay.extract import read_kept
 from tvm_codl.relay.float16 import GpuFloat16
 from tvm_codl.relay.fold import FoldConstants
 from tvm_codl.relay.integer_products import IntegerProducts
@@ -105,7 +105,7 @@ def extract(module: tvm.IRModule) -> tuple[OpGraph, dict[str, np.ndarray], tvm.I
     flow.
     """
     prepared = run(FUSE, module)
-    graph, weights, _ = read(prepared)
+    graph, weights, _ = read_kept(prepared)
     return graph, weights, prepared
 
 
