@@ -74,20 +74,19 @@ def joins(shape: tuple[int, ...]) -> Dataflow:
     return Dataflow(program.roots, program.regions, [], [])
 
 
-#: What every phone runs.
-PROGRAMS: tuple[Callable[[], Dataflow], ...] = (
-    partial(joins, LARGE),
-    partial(ping_pong, LARGE, ROUNDS),
-    partial(chain, NEAR, ("gpu",) * 2 * ROUNDS),
-    partial(readers, NEAR, ROUNDS // 2),
-    lambda: kernels()[0],
-)
+#: What every phone runs, beside the kernels of contention.
+PROGRAMS: dict[str, Callable[[], Dataflow]] = {
+    "joins": partial(joins, LARGE),
+    "passes": partial(ping_pong, LARGE, ROUNDS),
+    "queue": partial(chain, NEAR, ("gpu",) * 2 * ROUNDS),
+    "readers": partial(readers, NEAR, ROUNDS // 2),
+}
 
 
 def compile_programs(tools: Toolchain) -> None:
     """Compiles the programs of :func:`measure_transfers`, which finds their kernels in the cache then."""
-    for program in PROGRAMS:
-        _build(program(), tools)
+    for flow in (*(program() for program in PROGRAMS.values()), kernels()[0]):
+        _build(flow, tools)
 
 
 def _build(flow: Dataflow, tools: Toolchain) -> Library:
@@ -117,12 +116,12 @@ def measure_transfers(phone: Any, tools: Toolchain) -> TransferCost:
         def join_ms() -> float:
             return max(median(joining.time_region(i, 9)) for i in range(2))
 
-        joining = ready(joins(LARGE))
-        passing, crossed = runs(ping_pong(LARGE, ROUNDS))
+        joining = ready(PROGRAMS["joins"]())
+        passing, crossed = runs(PROGRAMS["passes"]())
         looks, joined = [crossed], [join_ms()]
-        lone, queued = runs(chain(NEAR, ("gpu",) * 2 * ROUNDS))
+        lone, queued = runs(PROGRAMS["queue"]())
         looks, joined = [*looks, look(passing)], [*joined, join_ms()]
-        far_module, far = runs(readers(NEAR, ROUNDS // 2))
+        far_module, far = runs(PROGRAMS["readers"]())
         looks, joined = [*looks, look(passing)], [*joined, join_ms()]
         wait_cpu, wait_gpu = waits(looks)
         feed = median(_each(run, "feed", 2 * ROUNDS) for run in queued)
