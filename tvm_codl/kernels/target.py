@@ -62,8 +62,12 @@ def gpu_target(host: tvm.target.Target | None = None, gpu: Gpu | None = None, im
     return tvm.target.Target(text, host=host)
 
 
-# A kernel's schedule asks dozens of times, and each look at a target crosses into C++: 4 % of the time to compile it.
-@functools.cache
+# A kernel's schedule asks dozens of times, and each look at a target crosses into C++: 4 % of the time to compile it.  TVM makes
+# a target anew for each kernel, so only the last few are remembered.
+_remembered = functools.lru_cache(maxsize=8)
+
+
+@_remembered
 def gpu_of(target: tvm.target.Target) -> Gpu:
     """What ``target``'s kernels know of their GPU; a GPU's defaults for a target that is none of ours."""
     lanes, kind = vector_lanes(target), kind_in(target.keys, vector_lanes(target))
@@ -74,7 +78,7 @@ def gpu_of(target: tvm.target.Target) -> Gpu:
     return Gpu(kind, lanes, warp, _number_key(target, "u"), int(target.max_num_threads), local).filled()
 
 
-@functools.cache
+@_remembered
 def vector_lanes(target: tvm.target.Target) -> int:
     """The ``v<lanes>`` key of a target of ours; 1 for another target."""
     return _number_key(target, "v") or 1
@@ -100,7 +104,7 @@ def group_size(target: tvm.target.Target) -> int:
     return gpu_of(target).group if is_gpu(target) else 1
 
 
-@functools.cache
+@_remembered
 def is_gpu(target: tvm.target.Target) -> bool:
     return "gpu" in target.keys
 
